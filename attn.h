@@ -85,7 +85,8 @@
      # # # # #        # # # . .           . . . # #                 # # # # .
 
    Boolean mask: a non-zero byte may attend. Bias: added, times bias_scale[h]; -infinity hides a
-   key, whose value is then never touched. A NaN or infinity in a key or value reaches only the rows that see it.
+   key, whose value is then never touched (+infinity times a negative bias_scale[h] leaves it seen,
+   with a weight of 0). A NaN or infinity in a key or value reaches only the rows that see it.
    ALiBi: - alibi[h] * |i + offset - j|.
    Dropout: Philox4x32-10, key = seed, counter = {j / 4, i, b * heads + h, philox_offset}, word
    j % 4; p is kept iff the word is at least floor(rate * 2^32), and then multiplied by
@@ -108,11 +109,12 @@
    broadcast axes. p = exp(score - lse) is at most 1, however the lse was rounded.
    Range of flash and standard, which compute in f32: the product of q and k, in each of its sums,
    and scale times it have to stay below FLT_MAX; a bias times its multiplier, a sink or an ALiBi
-   term may be as large as f32 can say, and their sum with a score larger, without making a row empty or infinite. An lse
-   beyond f32 is written as FLT_MAX or -FLT_MAX. |v| times the row's sum of exp(score - row_max), at
-   most its number of keys, has to stay below FLT_MAX too: beyond that o is infinite where the exact
-   mean is not (the reference's is finite). Sums over keys and over dims are cut into sums from zero,
-   so that no error grows with their number.
+   term may be as large as f32 can say, and their sum with a score larger, without making a row empty
+   or infinite. An lse beyond f32 is written as FLT_MAX or -FLT_MAX. A softcap of 2^100 and more
+   counts as none. |v| times the row's sum of exp(score - row_max), at most its number of keys, has
+   to stay below FLT_MAX too: beyond that o is infinite where the exact mean is not (the reference's
+   is finite). Sums over keys and over dims are cut into sums from zero, so that no error grows with
+   their number.
 
  3. PROMISES
    The bits of a result depend on neither the number of threads, nor the host's rounding mode or
@@ -148,9 +150,9 @@
    Few rows, as in a decode step, are taken where k and v are int16: what append quantised counts as
    exact, scale * code. The high bytes of all keys are read, then those of the values and the low
    bytes that the tolerance asks for; attn_statistics.bytes says how much. Up to 8 rows (q_len times
-   heads / kv_heads) against 1024 keys and more, dims that are powers of two up to 512 with strides
-   that are multiples of them, a tolerance of 1/512 and above (named: 1/2048); the workspace is 76
-   bytes a key for each thread.
+   heads / kv_heads; fewer where dims are few, see below) against 1024 keys and more, dims that are
+   powers of two up to 512 with strides that are multiples of them, a tolerance of 1/512 and above
+   (named: 1/2048); the workspace is 76 bytes a key for each thread.
    Taken: every dtype, layout and length, grouped heads, causal, windows, offsets, packed and
    padded sequences, slots, pages, append. Computed exactly, with the reason in attn_statistics.why
    and a cert of 0: softcap, bias, mask, ALiBi, sinks, dropout, a scale below 0, few rows or keys
@@ -158,13 +160,17 @@
    but not its VNNI, and rows for which the integers are too coarse and too few keys are light: that
    is guessed from some queries and keys before anything is packed, or follows from the scores by the
    high bytes. Refused: backward, device tensors, MPI, attn_merge, registered backends.
-   Integers are for AVX-512 VNNI. They pay for prefill, from 640 tokens on, at a tolerance of 0.01: 1.2
-   to 1.6 times as fast; at 0.001 where there are 1024 keys and more, head_dim is at most 256 and rows
-   look at many of their keys: 1.1 to 1.4 times. Decode from int16 at 0.01 is 2.4 times as fast as from
-   f32 where rows look at few of their keys, 1.1 times where they look at all. They do not pay at 0.0005
-   and below, nor where scale |q| |k| is beyond some 50. Keys are left out, on AVX2 too, of 257 rows and
-   more against 2048 keys and more, where rows look at few of their keys: that pays at 0.001 nearly as
-   at 0.01. What does not pay is as fast as without a tolerance, within 4 percent.
+   Integers are for AVX-512 VNNI. They pay for prefill, from 640 tokens on, at a tolerance of 0.01:
+   1.2 to 1.6 times as fast; at 0.001 where there are 1024 keys and more, head_dim is at most 256 and
+   rows look at many of their keys: 1.1 to 1.4 times. Decode from int16 at 0.01 is 1.1 to 3 times as
+   fast as without a tolerance where rows look at few of their keys; where they look at all, as fast
+   with one row of 128 dims and up to 1.3 times slower with 4. It is compared with the exact decode
+   of the same cache, which takes longer than one of f32 where that is in the processor's caches, and
+   is done of up to 1 row of 64 dims, 4 of 128, 8 of 256. Integers do not pay at 0.0005 and below,
+   nor where scale |q| |k| is beyond some 50. Keys are left out, on AVX2 too, of 257 rows and more
+   against 2048 keys and more, where rows look at few of their keys: that pays at 0.001 nearly as at
+   0.01. What does not pay is as fast as without a tolerance, within 4 percent, but for such a
+   decode.
    "adaptive" named as the backend computes from integers on AVX2 and in portable C too, slower than
    flash; it declines a call of whose description alone follows that all would be computed exactly,
    where the automatic choice does so; what follows from the data is computed exactly by both.
@@ -185,7 +191,7 @@
      ATTN_NO_STANDARD, ATTN_NO_TIMING, ATTN_NO_REFERENCE, ATTN_NO_BACKWARD, ATTN_NO_CONVERT,
      ATTN_NO_GETENV, ATTN_NO_ADAPTIVE
                            leave that part out; what is asked of it gets a status of its own, a
-                           backend ATTN_ERR_BACKEND_UNKNOWN
+                           backend ATTN_ERR_BACKEND_UNKNOWN; a tolerance is kept exactly
      ATTN_NO_MALLOC        no malloc: a call needs a workspace or an allocator
      ATTN_ONLY_F32         no other type but for masks
      ATTN_ONLY_PORTABLE, ATTN_ONLY_AVX2, ATTN_ONLY_AVX512    that ISA alone
@@ -205,9 +211,9 @@
    calling thread may run on: read once, by the first call. How many wake follows from the lengths
    of the sequences, not from the room that they lie in. The pool's threads spin for 0.2 ms at most
    behind a call, where there is a processor for each, then sleep. They leave the host's signals
-   alone; a thread that is cancelled in a call is cancelled after it where the call holds the pool
-   or memory; a shared object that is unloaded ends its threads (on Windows it stays loaded until
-   attn_shutdown has ended them).
+   alone; a thread that is cancelled in a call ends at its next cancellation point behind it, as far
+   as the call holds the pool or memory, and the call itself is none; a shared object that is
+   unloaded ends its threads (on Windows it stays loaded until attn_shutdown has ended them).
    Environment, read once: ATTN_ISA=avx512|avx2|neon|simd128|portable, ATTN_BACKEND=name (for calls
    that name none).
 
@@ -342,7 +348,8 @@ typedef struct attn_in {
     int64_t scale_stride[3];
 } attn_in;
 
-/* A tensor that is written. Strides as above, but never negative or ATTN_BROADCAST. */
+/* A tensor that is written. Strides as above, but never negative or ATTN_BROADCAST, and each at least
+ * as far as the smaller ones and the dims reach. */
 typedef struct attn_out {
     void *data;
     int64_t stride[3];
@@ -373,7 +380,8 @@ typedef struct attn_seq {
 
 /* New keys and values, written into the cache at used_k[b] .. before anything else; used_k stays
  * the caller's, so that a repeated call is safe. With rotary tables q and the new k are rotated
- * at position used_k[b] - start_k[b] + i: out1 = x1 * cos - x2 * sin, out2 = x2 * cos + x1 *
+ * at position used_k[b] - start_k[b] + i, so of a prompt whose last query alone is wanted the caller
+ * rotates that one: out1 = x1 * cos - x2 * sin, out2 = x2 * cos + x1 *
  * sin, every product and sum rounded to f32; new k is then rounded once to the cache's dtype (a
  * NaN to the default NaN), or quantised; q stays in the arithmetic of the kernel. */
 typedef struct attn_append {
@@ -475,7 +483,8 @@ typedef struct attn_desc {
 
 /* Gradients. dout is shaped like o, dq like q, dk like k, dv like v; dlse like lse
  * (optional). dbias (optional, f32) has the strides and the broadcast shape of the bias;
- * dsink (optional) [heads]. Of a call without queries or sequences dbias stays as it is; with
+ * dsink (optional) [heads]: dlse of a row that sees no key goes there, but of rows beyond used_q
+ * nothing is read. Of a call without queries or sequences dbias stays as it is; with
  * ATTN_ACCUMULATE a row of it that batch entries or heads share takes one part after the other. */
 typedef struct attn_grad {
     attn_in dout;
@@ -512,7 +521,7 @@ typedef struct attn_plan {
     X(ERR_OVERFLOW,          10, "the extent of a tensor overflows 63 bits of bytes") \
     X(ERR_STRIDE_MIXED,      11, "some strides of a tensor are 0 and others are not: write ATTN_BROADCAST for a stride of 0") \
     X(ERR_STRIDE_NEGATIVE,   12, "an output, the bias of a dbias, or a cache appended to has a negative stride") \
-    X(ERR_STRIDE_ALIAS,      13, "the strides of an output make two of its rows overlap") \
+    X(ERR_STRIDE_ALIAS,      13, "strides of an output overlap, or do not nest: each at least what the smaller ones reach") \
     X(ERR_LAYOUT,            14, "layout must be ATTN_BSHD or ATTN_BHSD") \
     X(ERR_DTYPE,             15, "unknown dtype") \
     X(ERR_DTYPE_Q,           16, "q must be one of" ATTN__FLOATS) \
@@ -534,13 +543,13 @@ typedef struct attn_plan {
     X(ERR_FLAGS,             32, "an unknown flag is set") \
     X(ERR_PHILOX_RANGE,      33, "dropout needs philox_offset, q_len, kv_len and batch * heads below 2^32") \
     X(ERR_THREADS,           34, "threads must not be negative") \
-    X(ERR_BACKEND_UNKNOWN,   35, "no backend of that name is registered") \
+    X(ERR_BACKEND_UNKNOWN,   35, "no backend is registered by the name in attn_desc.backend, or else in ATTN_BACKEND") \
     X(ERR_DECLINED,          36, "no backend, or not the one named, takes this call: attn_query says why") \
     X(ERR_WORKSPACE_SMALL,   38, "the workspace is smaller than attn_query says") \
     X(ERR_WORKSPACE_ALIGN,   39, "the workspace is not aligned to 64 bytes") \
     X(ERR_MEMORY,            40, "out of memory") \
     X(ERR_POOL,              41, "a pool needs a run function and at least 1 thread") \
-    X(ERR_TEAM,              59, "a team has at least 1 thread, where the build has no threads 1, and at most 32767") \
+    X(ERR_TEAM,              59, "a team has at least 1 thread, at most 32767, and 1 with ATTN_NO_EXTENSIONS") \
     X(ERR_ALLOC,             42, "an allocator needs both get and put") \
     X(ERR_ISA,               43, "ATTN_ISA names an instruction set that this build or machine lacks, or the machine lacks all of the build's") \
     X(ERR_DEVICE,            44, "tensors are device memory and no registered backend takes them") \
@@ -1340,6 +1349,11 @@ ATTN__INLINE float attn__product(float a, float b) {
     ATTN__ROUNDED(p);
     return p;
 }
+ATTN__INLINE double attn__product64(double a, double b) {
+    double p = a * b;
+    ATTN__ROUNDED(p);
+    return p;
+}
 
 /* NaN and infinity on integer bits: under -ffast-math a floating-point test may be
  * folded to false. */
@@ -1645,6 +1659,10 @@ ATTN__INLINE uint8_t attn__f32_to_fp8(float x) {
     else c = attn__round_shift((a & 0x7fffff) | 0x800000, 141 - (a >> 23));
     return (uint8_t)(sign | (c > 0x7e && c != 0x7f ? 0x7e : c));
 }
+/* Sizes as bits: ordered as numbers are, NaN and infinity on top. */
+ATTN__INLINE int32_t attn__size_bits(float x) { return (int32_t)(attn__bits(x) & 0x7fffffff); }
+ATTN__INLINE int32_t attn__min32(int32_t a, int32_t b) { return a < b ? a : b; }
+ATTN__INLINE int32_t attn__max32(int32_t a, int32_t b) { return a > b ? a : b; }
 /* One load and one store of each dtype: element `at` as f32, and back. Codes come
  * without their scale. */
 ATTN__INLINE float attn__get_F32(const void *p, int64_t at) { return ((const float *)p)[at]; }
@@ -1675,8 +1693,8 @@ ATTN__INLINE float attn__to_integer(float x) { /* |x| < 2^22 */
     return n - magic;
 }
 ATTN__INLINE void attn__put_INT8(void *p, int64_t at, float x) {
-    const float n = attn__to_integer(x);
-    ((int8_t *)p)[at] = (int8_t)(n > 127 ? 127 : n < -127 ? -127 : n);
+    const int32_t code = (int32_t)attn__to_integer(x);
+    ((int8_t *)p)[at] = (int8_t)attn__max32(attn__min32(code, 127), -127);
 }
 ATTN__INLINE float attn__get_INT16(const void *p, int64_t at) {
     const int8_t *high = (const int8_t *)p + attn__high(at);
@@ -1685,11 +1703,9 @@ ATTN__INLINE float attn__get_INT16(const void *p, int64_t at) {
 /* The high part is the nearest: the low one is at most half of its unit. */
 ATTN__INLINE void attn__put_INT16(void *p, int64_t at, float x) { /* |x| < 2^14 */
     int8_t *high = (int8_t *)p + attn__high(at);
-    const float n = attn__to_integer(256 * x);
-    const int32_t code = (int32_t)(n > 32639    ? 32639
-                                   : n < -32639 ? -32639
-                                                : n),
-                  most = (code + 128 + 32768) / 256 - 128;
+    const int32_t n = (int32_t)attn__to_integer(256 * x),
+                  code = attn__max32(attn__min32(n, 32639), -32639),
+                  most = ((code + 128 + 32768) >> 8) - 128;
     high[0] = (int8_t)most;
     high[ATTN_PLANE] = (int8_t)(code - 256 * most);
 }
@@ -1751,7 +1767,9 @@ ATTN__INLINE void attn__put_f32(void *data, int32_t dtype, int64_t at, float x) 
 ATTN__NOINLINE void attn__get_values(
     float *x, int64_t width, const void *data, int32_t dtype, int64_t at, int64_t n) {
     const int64_t some = attn__clamp(n, 0, width);
-    switch (ATTN__ONLY_F32 ? ATTN_F32 : dtype) { /* once, not for each element */
+    const int copied = ATTN__ONLY_F32 || dtype == ATTN_F32;
+    if (copied && some) memcpy(x, (const float *)data + at, (size_t)some * sizeof *x);
+    switch (copied ? -1 : dtype) { /* once, not for each element */
 #define ATTN__X(name, number, text, bytes, elements, kind, most) \
     case number: \
         for (int64_t i = 0; i < some; i++) x[i] = attn__get_##name(data, at + i); \
@@ -1761,9 +1779,39 @@ ATTN__NOINLINE void attn__get_values(
     }
     for (int64_t i = some; i < width; i++) x[i] = 0;
 }
+/* Elements by sixteens, each to memory of their own, which is nothing else's: of loops that do so
+ * compilers make vectors. int16 is written by whole sixteens of a plane. */
+ATTN__INLINE void attn__put_16(
+    void *data, int32_t dtype, int64_t bytes, int64_t at, const double *from) {
+    char *to = (char *)data + (dtype == ATTN_INT16 ? attn__high(at) : attn__bytes(dtype, at));
+    if (dtype != ATTN_INT16) memcpy(to, from, 16 * (size_t)bytes);
+    else {
+        memcpy(to, from, 16);
+        memcpy(to + ATTN_PLANE, (const char *)from + ATTN_PLANE, 16);
+    }
+}
 ATTN__NOINLINE void attn__put_values(
     void *data, int32_t dtype, int64_t at, const float *x, int64_t n) {
-    for (int64_t i = 0; i < n; i++) attn__put_f32(data, dtype, at + i, x[i]);
+    int64_t i = 0;
+    for (; i + 16 <= n; i += 16) {
+        float from[16];
+        double to[16 + ATTN_PLANE / 8];
+        memcpy(from, x + i, sizeof from);
+        switch (ATTN__ONLY_F32 ? ATTN_F32 : dtype) { /* blocks are written whole */
+#define ATTN__CASE(name, number, bytes) \
+    case number: \
+        for (int l = 0; l < 16; l++) attn__put_##name(to, l, from[l]); \
+        attn__put_16(data, number, bytes, at + i, to); \
+        break;
+#define ATTN__X(name, number, text, bytes, elements, kind, most) \
+    ATTN__PICK_##kind(ATTN__CASE(name, number, bytes), ATTN__CASE(name, number, bytes), , \
+        ATTN__CASE(name, number, bytes))
+            ATTN_DTYPE_LIST(ATTN__X)
+#undef ATTN__X
+#undef ATTN__CASE
+        }
+    }
+    for (; i < n; i++) attn__put_f32(data, dtype, at + i, x[i]);
 }
 /* A block from 32 numbers, byte for byte as ggml's quantize_row_q8_0_ref and quantize_row_q4_0_ref
  * write it (its ggml-quants.c): the scale in f32 is largest / 127 or, with its sign, / -8; each code
@@ -1773,36 +1821,43 @@ ATTN__NOINLINE void attn__put_values(
 static void attn__put_block(void *data, int32_t dtype, int64_t at, const float *x) {
     const int wide = dtype == ATTN_Q8_0;
     uint8_t *block = (uint8_t *)data + attn__bytes(dtype, at);
-    uint32_t most = 0;
-    float top = 0, scale, times;
-    for (int i = 0; i < 32; i++) {
-        const uint32_t size = attn__bits(x[i]) & 0x7fffffff;
-        if (size > most) most = size, top = x[i];
+    int32_t most = 0, first = 0;
+    float scale, times;
+    uint8_t code[32];
+    for (int i = 0; i < 32; i++) most = attn__max32(most, attn__size_bits(x[i]));
+    uint16_t h = 0x7e00;
+    if (most >= 0x7f800000) {
+        memcpy(block, &h, sizeof h);
+        memset(block + 2, wide ? 0 : 0x88, wide ? 32 : 16);
+        return;
     }
-    const int finite = most < 0x7f800000u;
-    scale = !finite ? 0 : wide ? attn__float(most) / 127 : top / -8;
+    while (attn__size_bits(x[first]) < most) first++;
+    scale = wide ? attn__float((uint32_t)most) / 127 : (most ? x[first] : 0) / -8;
     ATTN__F32(scale);
     if (scale > 65504) scale = 65504;
     if (scale < -65504) scale = -65504;
-    times = (attn__bits(scale) & 0x7fffffff) < 0x00800000u ? 0 : 1 / scale;
+    times = attn__size_bits(scale) < 0x00800000 ? 0 : 1 / scale;
     ATTN__F32(times);
-    const uint16_t h = finite ? attn__f32_to_f16(scale) : 0x7e00;
+    h = attn__f32_to_f16(scale);
     memcpy(block, &h, sizeof h);
-    for (int i = 0; i < 32; i++) {
-        float y = finite ? x[i] * times : 0;
+    /* in integers, of which compilers make vectors; 16 bits behind the point, none of them rounded */
+    for (int i = 0; i < 32 && wide; i++) {
+        float y = x[i] * times;
         ATTN__F32(y);
-        if (wide) {
-            const float n = y > 127 ? 127 : y < -127 ? -127 : (float)(int32_t)y, rest = y - n;
-            block[2 + i] = (uint8_t)(int8_t)(n + (float)(rest >= 0.5f && n < 127) -
-                                             (float)(rest <= -0.5f && n > -127));
-            continue;
-        }
-        y = (y > 8 ? 8 : y < -8 ? -8 : y) + 8.5f;
-        ATTN__F32(y);
-        const uint8_t code = (uint8_t)(y > 15 ? 15 : (int32_t)y);
-        if (i < 16) block[2 + i] = code;
-        else block[2 + i - 16] = (uint8_t)(block[2 + i - 16] | code << 4);
+        const int32_t sign = (int32_t)attn__bits(y) >> 31;
+        y = 65536 * attn__float((uint32_t)attn__min32(attn__size_bits(y), 0x42fe0000));
+        code[i] = (uint8_t)(((((int32_t)y + 32768) >> 16) ^ sign) - sign);
     }
+    for (int i = 0; i < 32 && !wide; i++) {
+        float y = x[i] * times;
+        ATTN__F32(y);
+        const uint32_t sign = attn__bits(y) & 0x80000000u;
+        y = attn__float((uint32_t)attn__min32(attn__size_bits(y), 0x41000000) | sign) + 8.5f;
+        ATTN__F32(y);
+        code[i] = (uint8_t)attn__min32((int32_t)y, 15);
+    }
+    for (int i = 0; i < 16 && !wide; i++) code[i] = (uint8_t)(code[i] | code[i + 16] << 4);
+    memcpy(block + 2, code, wide ? 32 : 16);
 }
 /* f64 to f32, towards the odd neighbour: rounded to 16 bits after that it is as if it had
  * been rounded once. */
@@ -1939,6 +1994,10 @@ static void attn__extent_bias(const attn_desc *d, int64_t *e) {
 /* rows of one head in lse and o */
 ATTN__INLINE int64_t attn__rows_total(const attn_desc *d) {
     return d->seq.cu_q ? d->seq.total_q : d->batch * d->q_len;
+}
+/* The most that a sequence may have: the bound of packed ones may be larger than all of them. */
+ATTN__INLINE int64_t attn__rows_most(const attn_desc *d) {
+    return attn__min(d->q_len, attn__rows_total(d));
 }
 ATTN__INLINE int attn__has_rotary(const attn_desc *d) { return d->append.rotary_cos != NULL; }
 ATTN__INLINE int attn__has_append(const attn_desc *d) { return d->append.k.data != NULL; }
@@ -4111,7 +4170,7 @@ static int64_t attn__scores_size(int64_t MR, int64_t ld) {
  * many rows as there may be. */
 static int64_t attn__gang_bytes(const attn__flash *job) {
     const attn_desc *d = job->d;
-    const int64_t rows = attn__min(d->q_len, ATTN__GANG_ROWS) * d->heads,
+    const int64_t rows = attn__min(attn__rows_most(d), ATTN__GANG_ROWS) * d->heads,
                   row = 4 * (attn__flash_ld(job) + 2 * (job->v_pad + 2) + job->q_pad);
     if (ATTN__SMALL || d->kv_heads == 1) return 0;
     return attn__min(rows, ATTN__GANG_ROWS) *
@@ -4127,7 +4186,7 @@ static int attn__units_do(const attn__flash *job, int64_t units) {
  * which come fastest in the order of memory. */
 static int64_t attn__gang_of(const attn__flash *job) {
     const attn_desc *d = job->d;
-    const int64_t rows = d->q_len * job->group,
+    const int64_t rows = attn__rows_most(d) * job->group,
                   key = attn__max(
                       attn__bytes(d->k.dtype, d->head_dim), attn__bytes(d->v.dtype, d->v_dim));
     int64_t heads = d->kv_heads & -d->kv_heads;
@@ -4259,7 +4318,7 @@ static void attn__flash_shape(const attn_desc *d, attn__flash *job) {
     job->span = d->kv_len > ATTN__SUM_BLOCKS * job->BN ? ATTN__SUM_BLOCKS * job->BN : 0;
     /* the same one block */
     job->BN = attn__min(job->BN, attn__round_up(attn__max(d->kv_len, 1), 64));
-    const int64_t rows = d->q_len * job->group;
+    const int64_t rows = attn__rows_most(d) * job->group;
     job->ld = job->BN + ATTN__SCORE_PAD;
     if (rows <= ATTN__THIN_ROWS || d->seq.used_q || d->seq.cu_q) job->ld = attn__flash_ld(job);
     const int64_t pairs = attn__max(1, d->batch * d->kv_heads);
@@ -4449,6 +4508,9 @@ static void attn__tell_dense(const attn_desc *d, const char *why) {
     attn__write(s->why, sizeof s->why, 0, why);
 }
 #if ATTN__ADAPTIVE
+static int attn__named_adaptive(const attn_desc *d) {
+    return d->backend && !strcmp(d->backend, "adaptive");
+}
 /* Fewer rows of a unit, and fewer keys, do not make up for the packing. */
 #define ATTN__INT16_FEW "fewer rows or keys than make up for packing them"
 #define ATTN__INT16_ROWS 192
@@ -4784,10 +4846,18 @@ static int attn__across(const attn_in *t, int64_t dim) {
 static int64_t attn__decode_splits(const attn__adaptive *job, const attn__sequence_view *s) {
     return attn__max(1, attn__ceil_div(s->k_len, attn__split_keys(s, job->flash.group)));
 }
+/* The most rows whose keys' high bytes are read first: prices and thresholds cost as much for each
+ * row, however many dims a key has. Against the exact kernel that pays up to 1 row of 64 dims, 4 of
+ * 128 (where rows look at few of their keys), 8 of 256. */
+static int64_t attn__decode_rows(const attn_desc *d) {
+    const int64_t dims = attn__min(d->head_dim, d->v_dim);
+    return attn__named_adaptive(d) ? ATTN__DECODE_ROWS
+                                   : attn__clamp((dims - 32) / 24, 0, ATTN__DECODE_ROWS);
+}
 /* Whether the used rows of the sequence are decoded. */
 static int attn__decodes(const attn__adaptive *job, const attn__sequence_view *s) {
     const int64_t rows = s->q_used * job->flash.group;
-    return job->decode && rows > 0 && rows <= ATTN__DECODE_ROWS &&
+    return job->decode && rows > 0 && rows <= attn__decode_rows(job->d) &&
            attn__keys_seen(job->d, s) >= ATTN__DECODE_KEYS;
 }
 /* Returns the bytes of a sequence and kv head, at `pair`; *scratch: those of a thread. */
@@ -4830,6 +4900,7 @@ static int64_t attn__decode_carve(
 #define ATTN__DECODE_FINEST 0
 #define ATTN__DECODE_PAYS 0
 static int attn__across(const attn_in *t, int64_t dim) { return t == NULL && dim == 0; }
+static int64_t attn__decode_rows(const attn_desc *d) { return d == NULL; }
 static int attn__decodes(const attn__adaptive *job, const attn__sequence_view *s) {
     return s == NULL && job == NULL;
 }
@@ -4846,7 +4917,7 @@ static void attn__adaptive_shape(const attn_desc *d, attn__adaptive *job) {
     job->chunks = job->filter ? attn__ceil_div(d->kv_len, ATTN__INT16_CHUNK) + 1 : 0;
     job->decode = !attn__decode_declines(d);
     attn__flash_shape(d, f);
-    const int64_t rows = d->q_len * f->group, plain = f->bytes;
+    const int64_t rows = attn__rows_most(d) * f->group, plain = f->bytes;
     /* of int16, of which bytes_pad bytes have room in a row */
     job->q_pad = attn__round_up(d->head_dim, attn__max(isa->W, 8));
     job->v_pad = attn__round_up(d->v_dim, isa->W * attn__max(NI / 2, 1));
@@ -4878,9 +4949,6 @@ static void attn__adaptive_shape(const attn_desc *d, attn__adaptive *job) {
         attn__sat_add(attn__max(plain, attn__size_mul(f->planned, job->scratch + job->pair)),
             attn__append_bytes(d));
     job->units = d->batch * d->kv_heads * f->tiles;
-}
-static int attn__named_adaptive(const attn_desc *d) {
-    return d->backend && !strcmp(d->backend, "adaptive");
 }
 /* A reason why no row of the call would be computed from codes; NULL: none. Where it is a length,
  * what runs instead leaves the bits that this backend would. */
@@ -4937,6 +5005,7 @@ static const char *attn__decode_declines(const attn_desc *d) {
         return "high bytes do not pay at a tolerance below 1/512";
     if (attn__machine()->isa->W < 8 && !attn__named_adaptive(d))
         return "high bytes do not pay without AVX2";
+    if (!attn__decode_rows(d)) return "high bytes do not pay of so few dims";
     return NULL;
 }
 static const char *attn__adaptive_declines(const attn_desc *d) {
@@ -5265,7 +5334,10 @@ static void attn__decode_run(const attn__adaptive *job, char *workspace) {
 }
 #endif
 static const char *attn__adaptive_why(const attn__adaptive *job, int64_t few, int64_t coarse) {
-    if (!coarse) return few ? ATTN__INT16_FEW : "";
+    if (!coarse)
+        return !few          ? ""
+               : job->decode ? "fewer keys, or more rows for so many dims, than high bytes pay for"
+                             : ATTN__INT16_FEW;
     return job->int16 ? "codes of int16 are too coarse for the tolerance"
                       : "too few keys are light enough to be left out";
 }
@@ -5413,7 +5485,7 @@ static void attn__bwd_shape(const attn_desc *d, const attn_grad *g, int standard
     job->group = d->heads / d->kv_heads;
     job->splits = attn__bwd_splits(d->kv_len, d->kv_heads, standard);
     job->rows = attn__rows_total(d) * d->heads;
-    job->rows_most = attn__min(d->q_len, attn__rows_total(d)) * job->group;
+    job->rows_most = attn__rows_most(d) * job->group;
     job->v_pad = attn__round_up(d->v_dim, attn__machine()->isa->W);
     job->q_pad = attn__round_up(d->head_dim, attn__machine()->isa->W);
     job->extras = attn__needs_extras(d, d->mask.data != NULL);
@@ -5425,7 +5497,7 @@ static void attn__bwd_shape(const attn_desc *d, const attn_grad *g, int standard
         job->q_pad + job->v_pad <= (attn__machine()->l2 < 2 << 20 ? 320 : 512) ? 128 : 64;
     if (attn__tuning.BK) job->BQ = job->BK = attn__tuning.BK;
     job->BK = attn__min(job->BK, attn__round_up(attn__max(d->kv_len, 1), 64));
-    job->BQ = attn__min(job->BQ, attn__round_up(attn__max(d->q_len * job->group, 1), 16));
+    job->BQ = attn__min(job->BQ, attn__round_up(attn__max(job->rows_most, 1), 16));
     job->ld = attn__round_up(d->kv_len, job->BK) + ATTN__SCORE_PAD;
     job->block_bytes = 4 * (3 * job->BK * job->q_ld + 2 * job->BK * job->v_ld + 2 * job->BK +
                                2 * job->BQ * (job->BK + ATTN__SCORE_PAD));
@@ -5543,8 +5615,7 @@ static int64_t attn__std_keys_units(const attn__bwd *job) {
                : 0;
 }
 static int64_t attn__std_queries_units(const attn__bwd *job) {
-    const int64_t rows = job->d->q_len * job->group;
-    return job->standard ? attn__bwd_pairs(job) * attn__ceil_div(rows, job->BQ) : 0;
+    return job->standard ? attn__bwd_pairs(job) * attn__ceil_div(job->rows_most, job->BQ) : 0;
 }
 static void attn__std_unit(const void *arg, int64_t u, char *scratch) {
     const attn__bwd *job = (const attn__bwd *)arg;
@@ -7292,8 +7363,9 @@ static void attn__int16_write(
             empty ? ATTN__NEG_INF
                   : attn__nearest_f32((double)t->row[ATTN__ROW_MAX][r] * power + attn__log(mass));
         /* off is the mean of e^eta - 1 >= eta and below 1, sum p_j >= (1 - mean of eta) sum p'_j;
-         * each chunk rounds the sum of p once more */
-        const double lost = off + off * off + 6e-8 * (double)(u->s.k_len / ATTN__INT16_CHUNK + 8);
+         * each chunk takes the sum of p times a rounded power, always the same where maxima rise
+         * evenly, and rounds it once more: 4 units of 2^-24 */
+        const double lost = off + off * off + 2.4e-7 * (double)(u->s.k_len / ATTN__INT16_CHUNK + 8);
         if (!empty && (float)lost > t->tally->lse) t->tally->lse = (float)(lost * 1.000001);
     }
 }
@@ -8071,7 +8143,7 @@ static int attn__decode_scales(const attn__decode *p, int64_t j0, int64_t n) {
     return finite;
 }
 /* Row r of q as codes of int16; what they leave out of a score is left[r] times a key's scale. */
-static float attn__decode_codes(const attn__decode *p, int64_t r, float most) {
+ATTN__NOINLINE float attn__decode_codes(const attn__decode *p, int64_t r, float most) {
     const int64_t dim = p->job->d->head_dim;
     const float *q = p->Q + r * p->job->flash.q_pad;
     const double step = (double)most / 32767;
@@ -8096,7 +8168,7 @@ static int attn__decode_sees_bad(
     return bad;
 }
 /* The largest element of |v_j|, from below. */
-static double attn__decode_largest(const attn__decode *p, int64_t j) {
+ATTN__NOINLINE double attn__decode_largest(const attn__decode *p, int64_t j) {
     const attn_desc *d = p->job->d;
     const int64_t at = attn__k_at(d, &p->u.s, d->v.stride, j, p->u.kv_head);
     float most = 0;
@@ -8229,90 +8301,118 @@ ATTN__NOINLINE void attn__rotate(const attn_desc *d, float *row, int64_t positio
         x[apart] = x2c + x1s;
     }
 }
-/* A new element as f32; `once`: fewer bits follow, and are to be rounded to once. */
-static float attn__append_get(const attn_in *from, int64_t at, int once) {
-    if (ATTN__ONLY_F32 || from->dtype != ATTN_F64)
-        return attn__get_f32(from->data, from->dtype, at);
-    const double x = ((const double *)from->data)[at];
-    return once ? attn__f64_to_odd(x) : (float)x;
+/* What a row of the workspace has: with zeros behind it, so that loops go by eights. */
+static int64_t attn__append_width(const attn_desc *d) {
+    return attn__round_up(attn__max(d->head_dim, d->v_dim), 8);
 }
-static void attn__append_row(
-    const float *row, int64_t dim, int32_t dtype, void *cache, int64_t at, float *scale) {
+/* A new row as f32; from element `once` on fewer bits follow, and are to be rounded to once. */
+static void attn__append_get(
+    float *row, const attn_in *from, int64_t at, int64_t dim, int64_t once) {
+    const int64_t width = attn__round_up(dim, 8);
+    if (from->dtype == ATTN_F64 && !ATTN__ONLY_F32) {
+        const double *x = (const double *)from->data + at;
+        for (int64_t c = 0; c < width; c++)
+            row[c] = c >= dim ? 0 : c < once ? (float)x[c] : attn__f64_to_odd(x[c]);
+        return;
+    }
+    attn__get_values(row, width, from->data, from->dtype, at, dim);
+}
+/* Elements [at, at + dim) of the cache; the row is spoiled. */
+static void attn__append_put(
+    float *row, int64_t dim, int32_t dtype, void *cache, int64_t at, float *scale) {
     if (ATTN__ONLY_F32 || attn__is_float(dtype)) {
-        for (int64_t c = 0; c < dim; c++) {
-            int nan = (attn__bits(row[c]) & 0x7fffffff) > 0x7f800000;
-            attn__put_f32(cache, dtype, at + c, nan ? attn__float(0x7fc00000u) : row[c]);
+        for (int64_t c = 0; c < dim; c += 8) /* one NaN for all */
+            for (int l = 0; l < 8; l++)
+                row[c + l] = attn__size_bits(row[c + l]) > 0x7f800000 ? attn__float(0x7fc00000u)
+                                                                      : row[c + l];
+#if ATTN__CONVERT && !ATTN__ONLY_F32
+        if (attn__is_narrow(dtype)) {
+            attn_in from;
+            attn_out to;
+            from.data = row;
+            from.dtype = ATTN_F32;
+            to.data = cache;
+            to.dtype = dtype;
+            attn__isa()->convert_rows(&to, at, 0, &from, 0, 0, 1, dim);
+            return;
         }
+#endif
+        attn__put_values(cache, dtype, at, row, dim);
         return;
     }
     if (attn__is_blocks(dtype)) {
         for (int64_t c = 0; c < dim; c += 32) attn__put_block(cache, dtype, at + c, row + c);
         return;
     }
-    /* as bits: ordered like magnitudes, NaN and infinity on top */
-    uint32_t amax = 0;
-    for (int64_t c = 0; c < dim; c++) {
-        uint32_t u = attn__bits(row[c]) & 0x7fffffff;
-        if (u > amax) amax = u;
-    }
-    int finite = amax < 0x7f800000u;
-    float s = finite ? attn__float(amax) / attn__dtypes[dtype].most : attn__float(0x7fc00000u);
+    int32_t most = 0;
+    for (int64_t c = 0; c < dim; c += 8)
+        for (int l = 0; l < 8; l++) most = attn__max32(most, attn__size_bits(row[c + l]));
+    const int finite = most < 0x7f800000;
+    float s =
+        finite ? attn__float((uint32_t)most) / attn__dtypes[dtype].most : attn__float(0x7fc00000u);
     ATTN__F32(s);
     if (finite && attn__bits(s) < 0x00800000u) s = 0;
     *scale = s;
-    for (int64_t c = 0; c < dim; c++) {
-        float x = finite && s > 0 ? row[c] / s : 0;
-        ATTN__F32(x);
-        attn__put_f32(cache, dtype, at + c, x);
-    }
+    if (!finite || s == 0) memset(row, 0, (size_t)dim * sizeof *row);
+    for (int64_t c = 0; c < dim && finite && s > 0; c += 8)
+        for (int l = 0; l < 8; l++) {
+            row[c + l] = row[c + l] / s;
+            ATTN__F32(row[c + l]);
+        }
+    attn__put_values(cache, dtype, at, row, dim);
 }
-/* task: sequence i / kv_heads, kv head i % kv_heads. */
+/* Units of a (sequence, kv head): parts of its new tokens, where heads alone are too few for the
+ * threads. */
+static int64_t attn__append_parts(const attn_desc *d) {
+    return attn__ceil_div(2 * attn__planned_threads(d), attn__max(d->batch * d->kv_heads, 1));
+}
 typedef struct attn__append_job {
     const attn_desc *d;
-    float *rows;
-    int64_t width;
+    float *rows; /* one of `width` for each unit */
+    int64_t width, parts;
 } attn__append_job;
-static void attn__append_task(void *arg, int64_t i) {
+static void attn__append_task(void *arg, int64_t unit) {
     const attn__append_job *job = (const attn__append_job *)arg;
     const attn_desc *d = job->d;
     const attn_append *a = &d->append;
-    attn__sequence_view s = attn__sequence(d, i / d->kv_heads);
-    int64_t h = i % d->kv_heads;
-    float *row = job->rows + i * job->width;
+    const int64_t pair = unit / job->parts, part = unit % job->parts, h = pair % d->kv_heads;
+    const attn__sequence_view s = attn__sequence(d, pair / d->kv_heads);
+    const int64_t tokens = s.k_len - s.k_old, first = tokens * part / job->parts,
+                  last = tokens * (part + 1) / job->parts;
+    float *row = job->rows + unit * job->width;
     uint64_t fp = attn__fp_enter(0);
-    for (int64_t n = 0; n < s.k_len - s.k_old; n++) {
-        int64_t batch = a->cu ? 0 : s.b, token = a->cu ? a->cu[s.b] + n : n, j = s.k_old + n;
+    for (int64_t n = first; n < last; n++) {
+        const int64_t batch = a->cu ? 0 : s.b, token = a->cu ? a->cu[s.b] + n : n, j = s.k_old + n;
         for (int v = 0; v < 2; v++) {
             const attn_in *from = v ? &a->v : &a->k, *cache = v ? &d->v : &d->k;
-            int64_t dim = v ? d->v_dim : d->head_dim,
-                    at = batch * from->stride[0] + token * from->stride[1] + h * from->stride[2];
-            int64_t rotated = v || !attn__has_rotary(d) ? 0 : a->rotary_dim;
-            int narrow = attn__is_narrow(cache->dtype);
-            for (int64_t c = 0; c < dim; c++)
-                row[c] = attn__append_get(from, at + c, narrow && c >= rotated);
+            const int64_t dim = v ? d->v_dim : d->head_dim,
+                          rotated = v || !attn__has_rotary(d) ? 0 : a->rotary_dim;
+            attn__append_get(row, from,
+                batch * from->stride[0] + token * from->stride[1] + h * from->stride[2], dim,
+                attn__is_narrow(cache->dtype) ? rotated : dim);
             if (rotated) attn__rotate(d, row, j);
             float *scales = v ? a->v_scale : a->k_scale;
-            attn__append_row(row, dim, cache->dtype, v ? a->v_cache : a->k_cache,
+            attn__append_put(row, dim, cache->dtype, v ? a->v_cache : a->k_cache,
                 attn__k_at(d, &s, cache->stride, j, h),
                 scales ? scales + attn__k_at(d, &s, cache->scale_stride, j, h) : NULL);
         }
     }
     attn__fp_leave(fp);
 }
-/* workspace: one row for each task */
+/* workspace: a row for each unit, of which these are enough; no fewer as heads or sequences are added */
 static int64_t attn__append_bytes(const attn_desc *d) {
     if (!attn__has_append(d)) return 0;
-    return attn__round_up(
-        d->batch * d->kv_heads * attn__max(d->head_dim, d->v_dim) * 4, ATTN__ALIGN);
+    const int64_t rows = d->batch * d->kv_heads + 2 * attn__planned_threads(d);
+    return attn__round_up(rows * attn__append_width(d) * 4, ATTN__ALIGN);
 }
 static void attn__append(const attn_desc *d, int32_t threads, void *workspace) {
     if (!attn__has_append(d)) return;
-    attn__append_job job = {d, (float *)workspace, attn__max(d->head_dim, d->v_dim)};
+    attn__append_job job = {d, (float *)workspace, attn__append_width(d), attn__append_parts(d)};
     double tokens =
                d->append.cu ? (double)d->append.total : (double)d->append.len * (double)d->batch,
            elements = tokens * (double)(d->head_dim + d->v_dim) * (double)d->kv_heads;
-    attn__parallel(
-        d, elements < 32768 ? 1 : threads, attn__append_task, &job, d->batch * d->kv_heads);
+    attn__parallel(d, elements < 32768 ? 1 : threads, attn__append_task, &job,
+        job.parts * d->batch * d->kv_heads);
 }
 
 /* ============================================================================== >>layout ==== */
@@ -8466,42 +8566,81 @@ ATTN_API attn_status attn_packed_dqkv(
 /* ================================================================================ >>merge ====
    Parts of a row, each over keys of its own, become the row over all of them, in f64: weights
    exp(lse_p - lse). The sink is one part more, without a value. */
-static void attn__merge_row(const attn_desc *d, const int64_t *extent, int64_t parts,
-    const attn_in *o, const float *const *lse, int64_t b, int64_t h, int64_t i) {
+typedef struct attn__merge_job {
+    const attn_desc *d;
+    const attn_in *o;
+    const float *const *lse;
+    int64_t parts, extent[3], rows, per_task;
+} attn__merge_job;
+/* x[0 .. 64) += weight times elements of a part */
+static void attn__merge_add(
+    double *x, double weight, const attn_in *part, int64_t at, int64_t width) {
+    float f[64];
+    if (part->dtype == ATTN_F64 && !ATTN__ONLY_F32) {
+        const double *from = (const double *)part->data + at;
+        for (int64_t c = 0; c < width; c++) x[c] += weight * from[c];
+        return;
+    }
+    attn__get_values(f, 64, part->data, part->dtype, at, width);
+    for (int c = 0; c < 64 && part->dtype != ATTN_F32; c++) /* one NaN for all */
+        if (attn__size_bits(f[c]) > 0x7f800000) f[c] = attn__float(0x7fc00000u);
+    for (int c = 0; c < 64; c++) x[c] += weight * (double)f[c];
+}
+static void attn__merge_row(const attn__merge_job *job, int64_t b, int64_t h, int64_t i) {
+    const attn_desc *d = job->d;
     const double neg_inf = -attn__double(0x7ff0000000000000u);
-    const int64_t at = (b * d->heads + h) * extent[1] + i,
+    const int64_t at = (b * d->heads + h) * job->extent[1] + i,
                   to = b * d->o.stride[0] + i * d->o.stride[1] + h * d->o.stride[2];
     double max = d->sink ? (double)d->sink[h] : neg_inf, sum = 0;
-    for (int64_t p = 0; p < parts; p++)
-        if ((double)lse[p][at] > max || attn__is_nan((double)lse[p][at])) max = (double)lse[p][at];
+    for (int64_t p = 0; p < job->parts; p++) {
+        const double lse = (double)job->lse[p][at];
+        if (lse > max || attn__is_nan(lse)) max = lse;
+    }
     const int empty = attn__is_neg_inf(max);
     if (!empty && d->sink) sum += attn__exp((double)d->sink[h] - max);
-    for (int64_t p = 0; p < parts && !empty; p++) sum += attn__exp((double)lse[p][at] - max);
+    for (int64_t p = 0; p < job->parts && !empty; p++)
+        sum += attn__exp((double)job->lse[p][at] - max);
     for (int64_t c0 = 0; c0 < d->v_dim; c0 += 64) {
         const int64_t width = attn__min(64, d->v_dim - c0);
         double x[64] = {0};
-        for (int64_t p = 0; p < parts && !empty; p++) {
-            if (attn__is_neg_inf((double)lse[p][at])) continue; /* an empty part: o is not read */
-            attn_in t = o[p];
-            attn__resolve_in(&t, extent, d->v_dim, ATTN_ERR_MERGE_O);
-            const double weight = attn__exp((double)lse[p][at] - max) / sum;
-            const int64_t from = b * t.stride[0] + i * t.stride[1] + h * t.stride[2] + c0;
-            for (int64_t c = 0; c < width; c++)
-                x[c] += weight * attn__get_f64(t.data, t.dtype, from + c);
+        for (int64_t p = 0; p < job->parts && !empty; p++) {
+            const double lse = (double)job->lse[p][at];
+            if (attn__is_neg_inf(lse)) continue; /* an empty part: o is not read */
+            attn_in part = job->o[p];
+            attn__resolve_in(&part, job->extent, d->v_dim, ATTN_ERR_MERGE_O);
+            attn__merge_add(x, attn__exp(lse - max) / sum, &part,
+                b * part.stride[0] + i * part.stride[1] + h * part.stride[2] + c0, width);
         }
-        for (int64_t c = 0; c < width; c++) attn__put_f64(d->o.data, d->o.dtype, to + c0 + c, x[c]);
+        if (d->o.dtype == ATTN_F32)
+            for (int64_t c = 0; c < width; c++) ((float *)d->o.data)[to + c0 + c] = (float)x[c];
+        else
+            for (int64_t c = 0; c < width; c++)
+                attn__put_f64(d->o.data, d->o.dtype, to + c0 + c, x[c]);
     }
     if (d->lse) d->lse[at] = attn__nearest_f32(empty ? neg_inf : max + attn__log(sum));
 }
+static void attn__merge_task(void *arg, int64_t task) {
+    const attn__merge_job *job = (const attn__merge_job *)arg;
+    const int64_t n = job->extent[1], heads = job->d->heads, first = task * job->per_task,
+                  last = attn__min(first + job->per_task, job->rows);
+    uint64_t fp = attn__fp_enter(0);
+    for (int64_t r = first; r < last; r++)
+        attn__merge_row(job, r / n / heads, r / n % heads, r % n);
+    attn__fp_leave(fp);
+}
 static void attn__merge(
     const attn_desc *d, int64_t parts, const attn_in *o, const float *const *lse) {
-    int64_t e[3];
-    attn__extent_q(d, e);
-    uint64_t fp = attn__fp_enter(0);
-    for (int64_t b = 0; b < e[0]; b++)
-        for (int64_t h = 0; h < d->heads; h++)
-            for (int64_t i = 0; i < e[1]; i++) attn__merge_row(d, e, parts, o, lse, b, h, i);
-    attn__fp_leave(fp);
+    attn__merge_job job;
+    job.d = d;
+    job.o = o;
+    job.lse = lse;
+    job.parts = parts;
+    attn__extent_q(d, job.extent);
+    job.rows = job.extent[0] * job.extent[1] * d->heads;
+    const double elements = (double)job.rows * (double)d->v_dim * (double)(parts + 1);
+    const int32_t threads = elements < 65536 ? 1 : attn__threads_for(d);
+    job.per_task = attn__max(1, attn__ceil_div(job.rows, (int64_t)threads * 4));
+    attn__parallel(d, threads, attn__merge_task, &job, attn__ceil_div(job.rows, job.per_task));
 }
 
 /* ================================================================================= >>mpi ====
@@ -13541,7 +13680,9 @@ ATTN__INLINE void ATTN__(thin_scale)(float *S, const float *scale, int64_t n) {
     for (int64_t x = 0; x < n; x += ATTN__W) {
         const int64_t m = attn__min(n - x, ATTN__W);
         const ATTN__V by = ATTN__(load)(scale + x);
-        ATTN__(store_n)(S + x, ATTN__(load_n)(S + x, m) * by + zero * by, m);
+        ATTN__V scaled = ATTN__(load_n)(S + x, m) * by;
+        ATTN__ROUNDED(scaled);
+        ATTN__(store_n)(S + x, scaled + zero * by, m);
     }
 }
 /* Products become scores, and max their maxima, as group_scores leaves them. */
@@ -13676,7 +13817,7 @@ ATTN__INLINE ATTN__I ATTN__(pair)(ATTN__I a, ATTN__I b) { return (a & 0xffff) + 
 ATTN__INLINE ATTN__I ATTN__(code)(ATTN__V x, ATTN__V inverse, ATTN__V *sum) {
     const ATTN__V y = x * inverse;
     const ATTN__I c = ATTN__(nearest)(y);
-    const ATTN__V left = y - ATTN__(number)(c);
+    const ATTN__V left = ATTN__(fma)(x, inverse, ATTN__(set1)(0) - ATTN__(number)(c));
     sum[0] = ATTN__(fma)(y, y, sum[0]);
     sum[1] = ATTN__(fma)(left, left, sum[1]);
     return c;
@@ -13684,7 +13825,7 @@ ATTN__INLINE ATTN__I ATTN__(code)(ATTN__V x, ATTN__V inverse, ATTN__V *sum) {
 /* The step for the codes of a row of length `length` and largest element `most`. */
 ATTN__INLINE ATTN__V ATTN__(step)(ATTN__V most, ATTN__V length, int64_t dim) {
     /* what rounding adds to the length: half a step an element */
-    const float room = ATTN__INT16_NORM - 0.5f * (float)attn__sqrt((double)dim);
+    const float room = ATTN__INT16_NORM - attn__product(0.5f, (float)attn__sqrt((double)dim));
     ATTN__V step =
         ATTN__(max)(ATTN__(set1)(ATTN__INT16_LEAST), most * ATTN__(set1)(1 / ATTN__INT16_MOST));
     return ATTN__(max)(step, length * ATTN__(set1)(1 / room));
@@ -13733,7 +13874,7 @@ static void ATTN__(int16_q)(
         t->row[ATTN__ROW_FACTOR][r] =
             bad && !bytes ? attn__float(0x7fc00000u)
                           : (float)((double)part[0] * (double)d->scale * ATTN__LOG2E);
-        t->row[ATTN__ROW_OFF][r] = (float)(scale * (left + size * 4.8e-7));
+        t->row[ATTN__ROW_OFF][r] = (float)(scale * (left + attn__product64(size, 4.8e-7)));
         t->row[ATTN__ROW_MOST][r] = (float)(scale * (left + size));
         if (!bytes) continue;
         int16_t *code = t->Q + r * job->q_pad;
@@ -13793,7 +13934,7 @@ ATTN__NOINLINE void ATTN__(int16_keys)(const attn__rows *u, const attn__int16 *t
     ATTN__(store)(t->k_step + (j - kb), step);
     /* 4.8e-7: x * inverse is rounded twice */
     const float k_most = ATTN__(reduce_max)(size) * 1.0001f,
-                k_off = ATTN__(reduce_max)(left) * 1.0001f + k_most * 4.8e-7f;
+                k_off = ATTN__(fma1)(k_most, 4.8e-7f, ATTN__(reduce_max)(left) * 1.0001f);
     if (k_most > chunk->k_most) chunk->k_most = k_most;
     if (k_off > chunk->k_off) chunk->k_off = k_off;
 }
@@ -14036,11 +14177,12 @@ ATTN__INLINE void ATTN__(int16_join)(const attn__int16_group *g, const attn__cod
                       w = ATTN__(load)(sums[1] + n) * b, p = ATTN__(load)(sums[0] + n) * b;
         /* 2^-16: sums and p are rounded */
         const ATTN__V off = ATTN__(load)(sums[2] + n), rounded = p * ATTN__(set1)(1.6e-5f),
-                      rest = many ? rounded : off * b + rounded;
-        const ATTN__V eta = ATTN__(load)(row[ATTN__ROW_OFF] + r) * ATTN__(set1)(chunk->k_most) +
-                            ATTN__(load)(row[ATTN__ROW_MOST] + r) * ATTN__(set1)(chunk->k_off);
+                      rest = many ? rounded : ATTN__(fma)(off, b, rounded);
+        const ATTN__V eta =
+            ATTN__(fma)(ATTN__(load)(row[ATTN__ROW_OFF] + r), ATTN__(set1)(chunk->k_most),
+                ATTN__(load)(row[ATTN__ROW_MOST] + r) * ATTN__(set1)(chunk->k_off));
         /* e^x - 1 <= x + x^2 up to 1 */
-        const ATTN__V grows = ATTN__(pick)(eta, one, eta + eta * eta, infinite);
+        const ATTN__V grows = ATTN__(pick)(eta, one, ATTN__(fma)(eta, eta, eta), infinite);
         /* by the mass before its share: a share of 0 says nothing of scores that are off by more */
         const ATTN__V score = ATTN__(pick)(zero, ATTN__(load)(sums[0] + n), p * grows, zero);
         const ATTN__V joins[] = {w, score, rest, w * ATTN__(set1)(chunk->v_off), p};
@@ -14171,11 +14313,11 @@ ATTN__NOINLINE void ATTN__(filter_chunk)(
     for (int64_t r = 0; r < g->rows; r++) {
         if (!(at[r] > ATTN__NEG_INF)) continue;
         const float factor = row[ATTN__ROW_FACTOR][g->row0 + r],
-                    eta = row[ATTN__ROW_OFF][g->row0 + r] * chunk->k_most +
-                          row[ATTN__ROW_MOST][g->row0 + r] * chunk->k_off;
+                    eta = ATTN__(fma1)(row[ATTN__ROW_OFF][g->row0 + r], chunk->k_most,
+                        row[ATTN__ROW_MOST][g->row0 + r] * chunk->k_off);
         /* 9: what log64 is below by, and roundings */
-        float b =
-            64 * (at[r] * factor + eta * (float)ATTN__LOG2E) + (float)(attn__log64(sum[r]) + 9);
+        float b = ATTN__(fma1)(64, ATTN__(fma1)(at[r], factor, eta * (float)ATTN__LOG2E),
+            (float)(attn__log64(sum[r]) + 9));
         if (!(b < ATTN__BOUND_MOST)) b = ATTN__BOUND_MOST;
         if (b < 1 - ATTN__BOUND_MOST) b = 1 - ATTN__BOUND_MOST;
         bound[r] = (int16_t)b;
@@ -14331,13 +14473,16 @@ ATTN__INLINE ATTN__(prices) ATTN__(decode_prices)(const attn__decode *p, int64_t
                       zero, x.weight, ATTN__(size)(ATTN__(load)(p->k_scale + j)), zero),
                   eta = k * ATTN__(set1)(p->off[r]), left = k * ATTN__(set1)(p->left[r]);
     x.most = v * ATTN__(set1)(128.5f);
+    ATTN__ROUNDED(x.most);
     /* e^x - 1 <= x + x^2 up to 1 */
     x.grows = ATTN__(pick)(eta, one, ATTN__(fma)(eta, eta, eta), infinite);
     x.rest = ATTN__(pick)(left, one, ATTN__(fma)(left, left, left), infinite);
-    const ATTN__V lost = x.weight * (x.most + ATTN__(set1)(p->range[r]));
+    ATTN__V lost = x.weight * (x.most + ATTN__(set1)(p->range[r]));
+    ATTN__ROUNDED(lost);
     x.score = ATTN__(pick)(zero, x.weight, lost * x.grows, zero);
     x.left_out = lost + x.score;
     x.value = x.weight * v * ATTN__(set1)(0.5f);
+    ATTN__ROUNDED(x.value);
     return x;
 }
 /* What is read of a vector of keys where nothing may cost more than `least`, and what it adds. */
@@ -14366,7 +14511,7 @@ static double ATTN__(decode_loss)(
         sum = sum + cost;
         if (join) ATTN__(store)(p->level + j, ATTN__(max)(ATTN__(load)(p->level + j), level));
         if (++n % 64 && j + step * ATTN__W < p->last) continue;
-        loss += (double)ATTN__(reduce_add)(sum) * (double)step;
+        loss += attn__product64((double)ATTN__(reduce_add)(sum), (double)step);
         sum = ATTN__(set1)(0);
     }
     return loss;
@@ -14487,7 +14632,7 @@ static void ATTN__(decode_sums)(
         sum[ATTN__DECODE_GONE] =
             sum[ATTN__DECODE_GONE] + ATTN__(pick)(level, some, x.weight + off, zero);
         sum[ATTN__DECODE_OFF] = sum[ATTN__DECODE_OFF] + off;
-        sum[ATTN__DECODE_FAR] = sum[ATTN__DECODE_FAR] + (off + skip) * x.most;
+        sum[ATTN__DECODE_FAR] = ATTN__(fma)(off + skip, x.most, sum[ATTN__DECODE_FAR]);
         sum[ATTN__DECODE_VALUE] =
             sum[ATTN__DECODE_VALUE] +
             ATTN__(pick)(level, some, zero, ATTN__(pick)(level, whole, x.value, zero));
@@ -14510,17 +14655,19 @@ static float ATTN__(decode_certify)(const attn__decode *p, int64_t r, double *su
         most = ATTN__(max)(most, ATTN__(size)(ATTN__(load)(O + c)));
     const double o = (double)ATTN__(reduce_max)(most) / sum[ATTN__DECODE_SUM] * 1.0001,
                  lost = sum[ATTN__DECODE_OFF] + sum[ATTN__DECODE_SKIP],
-                 least = sum[ATTN__DECODE_SUM] - 1.001 * sum[ATTN__DECODE_OFF],
+                 least = sum[ATTN__DECODE_SUM] - attn__product64(1.001, sum[ATTN__DECODE_OFF]),
                  keys = (double)(p->last - p->first);
     /* weights are by the maximum of the high bytes: where the low ones have moved it far, the least
      * weights and what is flushed to 0 count beside the sum, or 1 over it does not fit f32 */
     if (!(least > 1e-6) || !(sum[ATTN__DECODE_SUM] < 1e18)) return attn__float(0x7f800000u);
-    const double bound = (sum[ATTN__DECODE_FAR] + lost * o + sum[ATTN__DECODE_VALUE]) / least;
+    const double bound =
+        (sum[ATTN__DECODE_FAR] + attn__product64(lost, o) + sum[ATTN__DECODE_VALUE]) / least;
     /* sums of chunks and splits are rounded; products below 2^-126 are 0 */
-    const double rounded =
-        (keys / ATTN__THIN_CHUNK / (double)p->splits + 24) * ((double)p->range[r] + o) * 4.8e-7 +
-        keys * 1.2e-35 / least;
-    return (float)((bound * 1.001 + rounded) * 1.000001);
+    const double rounded = attn__product64((keys / ATTN__THIN_CHUNK / (double)p->splits + 24) *
+                                               ((double)p->range[r] + o),
+                               4.8e-7) +
+                           keys * 1.2e-35 / least;
+    return (float)((attn__product64(bound, 1.001) + rounded) * 1.000001);
 }
 #endif
 
