@@ -4290,14 +4290,15 @@ static void attn__flash_shape(const attn_desc *d, attn__flash *job) {
     job->q_pad = (d->head_dim + lanes - 1) & -lanes;
     job->extras = attn__needs_extras(d, 0);
     job->unit = attn__score_unit(d, job->extras);
+    const int64_t rows = attn__rows_most(d) * job->group;
     job->pack_q = d->q.dtype != ATTN_F32 || attn__has_rotary(d) ||
                   (job->group > 1 && d->q_len > 1) || d->seq.cu_q;
     /* a copy pays where many rows read it, or few in blocks that do not stay in L1 */
     const int64_t readers = d->kv_len > ATTN__SHORT_KEYS ? 16 : 128;
     job->copy_v = d->v.dtype != ATTN_F32 || d->v_dim != job->v_pad || d->seq.block_table
                       ? ATTN__V_COPIED
-                  : d->q_len * job->group > readers && !attn__tuning.v_in_place ? ATTN__V_IF_FAR
-                                                                                : ATTN__V_IN_PLACE;
+                  : rows > readers && !attn__tuning.v_in_place ? ATTN__V_IF_FAR
+                                                               : ATTN__V_IN_PLACE;
 
     job->straight_to_o =
         d->o.dtype == ATTN_F32 && d->v_dim == job->v_pad && (job->group == 1 || d->q_len == 1);
@@ -4318,7 +4319,6 @@ static void attn__flash_shape(const attn_desc *d, attn__flash *job) {
     job->span = d->kv_len > ATTN__SUM_BLOCKS * job->BN ? ATTN__SUM_BLOCKS * job->BN : 0;
     /* the same one block */
     job->BN = attn__min(job->BN, attn__round_up(attn__max(d->kv_len, 1), 64));
-    const int64_t rows = attn__rows_most(d) * job->group;
     job->ld = job->BN + ATTN__SCORE_PAD;
     if (rows <= ATTN__THIN_ROWS || d->seq.used_q || d->seq.cu_q) job->ld = attn__flash_ld(job);
     const int64_t pairs = attn__max(1, d->batch * d->kv_heads);

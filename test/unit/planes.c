@@ -629,9 +629,36 @@ static void test_absolute(void **unused)
     }
 }
 
+/* ---- high bytes are read first of few rows, for their dims, unless the backend is named ---- */
+static void test_rows_for_dims(void **unused)
+{
+    enum { KEYS = 2048 };
+    static const struct { int64_t dim, rows; int decoded; } cases[] = { { 32, 1, 0 }, { 64, 1, 1 }, { 64, 2, 0 }, { 128, 4, 1 }, { 128, 5, 0 }, { 256, 8, 1 } };
+    static char codes[2][KEYS * 256 / HALF * PIECE];
+    static float scale[KEYS], q[8 * 256], o[8 * 256];
+    uint64_t r = 21;
+    (void)unused;
+    if (!strcmp(attn_isa(), "portable")) skip();        /* where it has to be named */
+    for (int k = 0; k < 2; k++)
+        for (size_t n = 0; n < sizeof codes[0]; n++) codes[k][n] = (char)(int)(random_unit(&r) * 256);
+    for (int64_t j = 0; j < KEYS; j++) scale[j] = 0.01f;
+    for (int n = 0; n < 8 * 256; n++) q[n] = (float)random_normal(&r);
+    for (size_t n = 0; n < sizeof cases / sizeof *cases; n++)
+        for (int named = 0; named < 2; named++) {
+            attn_desc d = { 0 };
+            attn_statistics told;
+            d.batch = d.kv_heads = d.q_len = 1, d.heads = cases[n].rows, d.kv_len = KEYS, d.head_dim = cases[n].dim;
+            d.q.data = q, d.k.data = codes[0], d.v.data = codes[1], d.o.data = o, d.k.dtype = d.v.dtype = ATTN_INT16, d.k.scale = d.v.scale = scale;
+            d.backend = named ? "adaptive" : NULL, d.tolerance = 0.01f, d.statistics = &told;
+            assert_ok(attn_forward(&d));
+            if (named || cases[n].decoded) assert_true(told.bytes > 0 && told.why[0] == 0);
+            else assert_true(told.bytes == 0 && strstr(told.why, "high bytes"));
+        }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = { cmocka_unit_test(test_codes), cmocka_unit_test(test_layouts), cmocka_unit_test(test_append), cmocka_unit_test(test_overlap),
-        cmocka_unit_test(test_across), cmocka_unit_test(test_scales), cmocka_unit_test(test_scales_seen), cmocka_unit_test(test_worst_key), cmocka_unit_test(test_far_maximum), cmocka_unit_test(test_window), cmocka_unit_test(test_padding), cmocka_unit_test(test_many_keys), cmocka_unit_test(test_skipped), cmocka_unit_test(test_bad_row), cmocka_unit_test(test_behind_the_last), cmocka_unit_test(test_one_of_two), cmocka_unit_test(test_all_read), cmocka_unit_test(test_told), cmocka_unit_test(test_exact_cert), cmocka_unit_test(test_absolute) };
+        cmocka_unit_test(test_across), cmocka_unit_test(test_scales), cmocka_unit_test(test_scales_seen), cmocka_unit_test(test_worst_key), cmocka_unit_test(test_far_maximum), cmocka_unit_test(test_window), cmocka_unit_test(test_padding), cmocka_unit_test(test_many_keys), cmocka_unit_test(test_skipped), cmocka_unit_test(test_bad_row), cmocka_unit_test(test_behind_the_last), cmocka_unit_test(test_one_of_two), cmocka_unit_test(test_all_read), cmocka_unit_test(test_told), cmocka_unit_test(test_exact_cert), cmocka_unit_test(test_absolute), cmocka_unit_test(test_rows_for_dims) };
     return cmocka_run_group_tests_name("planes", tests, NULL, NULL);
 }
