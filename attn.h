@@ -380,10 +380,11 @@ typedef struct attn_seq {
 
 /* New keys and values, written into the cache at used_k[b] .. before anything else; used_k stays
  * the caller's, so that a repeated call is safe. With rotary tables q and the new k are rotated
- * at position used_k[b] - start_k[b] + i, so of a prompt whose last query alone is wanted the caller
- * rotates that one: out1 = x1 * cos - x2 * sin, out2 = x2 * cos + x1 *
- * sin, every product and sum rounded to f32; new k is then rounded once to the cache's dtype (a
- * NaN to the default NaN), or quantised; q stays in the arithmetic of the kernel. */
+ * at position used_k[b] - start_k[b] + i (fewer queries than new keys as if they were the first:
+ * who wants the last alone appends with a q_len of 0, and attends with a q that is rotated):
+ * out1 = x1 * cos - x2 * sin, out2 = x2 * cos + x1 * sin, every product and sum rounded to f32; new
+ * k is then rounded once to the cache's dtype (a NaN to the default NaN), or quantised; q stays in
+ * the arithmetic of the kernel. */
 typedef struct attn_append {
     /* [batch, len, kv_heads, dim]; with cu [total, kv_heads, dim] */
     attn_in k, v;
@@ -8361,8 +8362,7 @@ static void attn__append_put(
         }
     attn__put_values(cache, dtype, at, row, dim);
 }
-/* Units of a (sequence, kv head): parts of its new tokens, where heads alone are too few for the
- * threads. */
+/* Parts of the new tokens of a (sequence, kv head): more than one where heads are too few. */
 static int64_t attn__append_parts(const attn_desc *d) {
     return attn__ceil_div(2 * attn__planned_threads(d), attn__max(d->batch * d->kv_heads, 1));
 }
@@ -8399,7 +8399,7 @@ static void attn__append_task(void *arg, int64_t unit) {
     }
     attn__fp_leave(fp);
 }
-/* workspace: a row for each unit, of which these are enough; no fewer as heads or sequences are added */
+/* Workspace: a row for each unit, and no fewer as heads or sequences are added. */
 static int64_t attn__append_bytes(const attn_desc *d) {
     if (!attn__has_append(d)) return 0;
     const int64_t rows = d->batch * d->kv_heads + 2 * attn__planned_threads(d);
