@@ -8625,7 +8625,7 @@ static void attn__merge_task(void *arg, int64_t task) {
                   last = attn__min(first + job->per_task, job->rows);
     uint64_t fp = attn__fp_enter(0);
     for (int64_t r = first; r < last; r++)
-        attn__merge_row(job, r / n / heads, r / n % heads, r % n);
+        attn__merge_row(job, r / heads / n, r % heads, r / heads % n);
     attn__fp_leave(fp);
 }
 static void attn__merge(
