@@ -499,6 +499,7 @@ static void no_data(context *c)
     X(ERR_ROTARY_DIM, beyond_head_dim, FORWARD, rotary(c), d->append.rotary_dim = D + 2) \
     X(ERR_ROTARY_ROWS, position_beyond, FORWARD, rotary(c), d->append.rotary_rows = 4) \
     X(ERR_ROTARY_ROWS, query_beyond, FORWARD, rotary(c), d->append.len = 1, d->append.rotary_rows = 5) \
+    X(ERR_ROTARY_ROWS, new_key_beyond, FORWARD, rotary(c), d->q_len = 1, d->append.rotary_rows = 4) \
     X(ERR_ROTARY_APPEND, no_append, FORWARD, rotary(c), d->append.len = 0, d->append.k.data = d->append.v.data = NULL, \
       d->append.k_cache = d->append.v_cache = NULL) \
     X(ERR_ROTARY_FLAG, no_tables, FORWARD, append(c), d->flags = ATTN_ROTARY_INTERLEAVED) \
@@ -733,6 +734,9 @@ static void test_valid(void **state)
     }
     make(&c, t);
     rotary(&c), c.d.flags |= ATTN_ROTARY_INTERLEAVED;
+    assert_ok(FORWARD(&c));
+    make(&c, t);                                        /* a row for the last new key, which no query has */
+    rotary(&c), c.d.q_len = 1, c.d.append.rotary_rows = 5;
     assert_ok(FORWARD(&c));
     make(&c, t);
     c.d.batch = 1, strides(c.d.o.stride, ATTN_BROADCAST, H * D, D);
