@@ -7,7 +7,7 @@
 static const problem_case plain = { .b = 1, .sq = 3, .sk = 5, .h = 2, .d = 8 };
 
 /* A backend of a third party: takes head_dim 8 only, and writes 7 everywhere. */
-typedef struct third { int64_t plans, runs, append_len; int no_room; attn_status fail; } third;
+typedef struct third { int64_t plans, runs, append_len; int no_room, no_threads; attn_status fail; } third;
 
 static attn_status third_plan(void *user, const attn_desc *d, const attn_grad *g, attn_plan *plan)
 {
@@ -17,8 +17,7 @@ static attn_status third_plan(void *user, const attn_desc *d, const attn_grad *g
     plan->kernel = "sevens";
     plan->isa = "none";
     plan->workspace_size = ((third *)user)->no_room ? 0 : 100;
-    plan->threads = 1;
-    plan->splits = 1;
+    if (!((third *)user)->no_threads) plan->threads = 3, plan->splits = 2;
     return ATTN_OK;
 }
 
@@ -90,6 +89,11 @@ static void test_third_party(void **state)
     assert_string_equal(plan.backend, "sevens");
     assert_string_equal(plan.kernel, "sevens");
     assert_true(plan.workspace_size >= 100);
+    assert_true(plan.threads == 3 && plan.splits == 2);
+    other.no_threads = 1;                       /* who says nothing of them has one of each */
+    assert_ok(attn_query(&p.d, NULL, &plan));
+    assert_true(plan.threads == 1 && plan.splits == 1);
+    other.no_threads = 0;
     assert_int_equal(other.runs, runs);         /* a query runs nothing */
     assert_ok(attn_forward(&p.d));
     assert_int_equal(other.runs, runs + 1);
@@ -361,6 +365,16 @@ static void test_plan(void **state)
             assert_ok(attn_query(&d, NULL, &plan));
             assert_int_equal(plan.threads, wide ? 4 : 1);
         }
+    }
+    for (int n = 0; n < 2; n++) {                   /* those that split no keys */
+        attn_desc d = { 0 };
+        attn_plan plan;
+        d.batch = d.heads = 1, d.q_len = n ? 700 : 4, d.kv_len = n ? 3000 : 8, d.head_dim = n ? 64 : 8, d.tolerance = n ? 0.01f : 0;
+        d.backend = n ? "adaptive" : "standard";
+        const attn_status s = attn_query(&d, NULL, &plan);
+        if (n && s == ATTN_ERR_DECLINED && strstr(plan.why, "processor has no products")) continue;
+        assert_ok(s);
+        assert_int_equal(plan.splits, 1);
     }
     for (int64_t i = 0; i < 4; i++) {               /* of a backward call: by its keys, and one where all scores are in memory */
         static float x[2048 * 8];
