@@ -575,7 +575,7 @@ static void test_told(void **unused)
 {
     enum { KEYS = 8321, DIM = 64, V_DIM = 128 };            /* 65 chunks and a key, which the first of two rows does not see */
     static char codes[2][(KEYS * V_DIM + HALF - 1) / HALF * PIECE];
-    static float scale[2][KEYS], q[2 * DIM], o[2 * V_DIM], cert[2];
+    static float scale[2][KEYS], q[2 * DIM], o[2 * V_DIM], cert[2], lse[2];
     uint64_t r = 8;
     (void)unused;
     fill_codes(codes[0], codes[1], sizeof codes[0], &r);
@@ -592,6 +592,10 @@ static void test_told(void **unused)
         assert_true(told.largest_cert == (cert[0] > cert[1] ? cert[0] : cert[1]));
         if (zero) assert_true(told.tiles_skipped == 0 && told.bytes == KEYS * (DIM + V_DIM));     /* all weights are one: high bytes, of all */
         else assert_true(told.tiles_skipped == 48 + 49);                                            /* three chunks in four hold nothing */
+        assert_true(told.lse_error == 0);
+        d.lse = lse;
+        assert_ok(attn_forward(&d));
+        assert_true(told.lse_error > 0);                                                            /* of an lse that was asked for */
     }
 }
 

@@ -144,6 +144,35 @@ static void test_sampled_seen(void **state)
     }
 }
 
+/* A few rows stand out by their certificates and are off by much: they are computed again, with the others of the first that are compared, and what is
+ * told of sampled rows is of those that stay. */
+static void test_sampled_redone(void **state)
+{
+    static float o[SAMPLED_ROWS * D], want[SAMPLED_ROWS * D], cert[SAMPLED_ROWS];
+    (void)state;
+    for (int n = 0; n < 4; n++) {
+        double most = 0;
+        attn_statistics s;
+        attn_desc d;
+        sampled_call(&d, 0, 0.9f, want, cert, &s);
+        float *q = (float *)(uintptr_t)d.q.data, *k = (float *)(uintptr_t)d.k.data;
+        for (int64_t i = 0; i < SAMPLED_ROWS; i++)
+            for (int64_t c = 0; c < D; c++) q[i * D + c] = i % 128 == 5 ? (c == 1) * 40 : (c == 0) * (1.4f + 0.1f * (float)n);
+        for (int64_t j = 128; j < 256; j++) k[j * D + 1] = 1;
+        d.backend = "reference", d.flags = ATTN_SCALE, d.tolerance = d.quantile = 0, d.cert = NULL, d.statistics = NULL;
+        assert_ok(attn_forward(&d));
+        d.backend = "adaptive", d.flags |= ATTN_TOLERANCE_ABSOLUTE, d.tolerance = 0.01f, d.quantile = 0.9f, d.cert = cert, d.statistics = &s, d.o.data = o;
+        if (no_products(&d)) skip();
+        assert_ok(attn_forward(&d));
+        for (int64_t i = 0; i < SAMPLED_ROWS; i++) {
+            assert_true(i % 128 != 5 || cert[i] == 0);
+            most = fmax(most, row_off(o + i * D, want + i * D));
+        }
+        assert_true(s.rows_redone >= 3 && s.rows_redone < s.rows_sampled && s.rows_beyond == 0 && most > 0.001 && most <= 0.01);
+        if (fabs((double)s.sampled_error - most) > 1e-4) fail_msg("sampled error %g, not %g", (double)s.sampled_error, most);
+    }
+}
+
 /* The largest share of its certificate that a row of a head needs, beyond `rounded`, which is more than f32 rounds: no more than all of it. */
 static double share_needed(attn_desc *d, double rounded)
 {
@@ -390,6 +419,30 @@ static void test_told_by_threads(void **state)
     }
 }
 
+/* What is told of lse is of one that was asked for: where keys are left out, and where all are computed from codes. */
+static void test_lse_error(void **state)
+{
+    enum { ROWS = 512, KEYS = 4096, DIM = 32 };
+    static float q[ROWS * DIM], k[KEYS * DIM], v[KEYS * DIM], o[ROWS * DIM], lse[ROWS];
+    (void)state;
+    for (int n = 0; n < 4; n++) {
+        const int left_out = n < 2, asked = n % 2;
+        attn_statistics told;
+        attn_desc d = make(1, ROWS, KEYS);
+        for (int64_t i = 0; i < COUNT(q); i++) q[i] = i % DIM ? 0.1f * numbers[0][i] : left_out ? 40 : 0;
+        for (int64_t i = 0; i < COUNT(k); i++) k[i] = i % DIM ? 0.1f * numbers[1][i] : i / DIM / 128 == 8 ? 3 : 0, v[i] = numbers[2][i];
+        d.heads = 1, d.head_dim = DIM, d.q.data = q, d.k.data = k, d.v.data = v, d.o.data = o, d.lse = asked ? lse : NULL;
+        d.backend = "adaptive", d.tolerance = 0.01f, d.statistics = &told;
+        if (no_products(&d)) skip();
+        unit_filter(left_out);
+        const attn_status s = attn_forward(&d);
+        unit_filter(0);
+        assert_ok(s);
+        assert_true(left_out ? told.tiles_skipped > 0 && told.mass_skipped > 0 : told.tiles_int16 > 0);
+        if ((told.lse_error > 0) != asked) fail_msg("%s, %s: lse_error %g", left_out ? "keys left out" : "codes", asked ? "with an lse" : "without", (double)told.lse_error);
+    }
+}
+
 /* An absolute tolerance counts in the units of v, from the guess to the certificate: with both 64 times as large or small all is the same. */
 static void test_absolute_units(void **state)
 {
@@ -605,9 +658,9 @@ static void test_host_flushes(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_mixed_tolerance), cmocka_unit_test(test_sampled), cmocka_unit_test(test_sampled_seen), cmocka_unit_test(test_worst_key), cmocka_unit_test(test_first_of_chunk),
+        cmocka_unit_test(test_mixed_tolerance), cmocka_unit_test(test_sampled), cmocka_unit_test(test_sampled_seen), cmocka_unit_test(test_sampled_redone), cmocka_unit_test(test_worst_key), cmocka_unit_test(test_first_of_chunk),
         cmocka_unit_test(test_worst_keys), cmocka_unit_test(test_columns), cmocka_unit_test(test_hopeless), cmocka_unit_test(test_sampled_splits), cmocka_unit_test(test_sampled_share), cmocka_unit_test(test_group_units),
-        cmocka_unit_test(test_told_by_threads), cmocka_unit_test(test_absolute_units), cmocka_unit_test(test_padded_units),
+        cmocka_unit_test(test_told_by_threads), cmocka_unit_test(test_lse_error), cmocka_unit_test(test_absolute_units), cmocka_unit_test(test_padded_units),
         cmocka_unit_test(test_sampled_far), cmocka_unit_test(test_nothing_seen), cmocka_unit_test(test_rising), cmocka_unit_test(test_small_queries),
         cmocka_unit_test(test_wide_declined), cmocka_unit_test(test_million_keys), cmocka_unit_test(test_host_flushes), cmocka_unit_test(test_why_f64),
     };
