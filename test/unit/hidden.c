@@ -175,6 +175,30 @@ static void test_nan_gradients(void **state)
         }
     }
 }
+/* A dout that is no number spoils its own row and the keys that this sees: no key behind it, whatever the other rows, and no other row. */
+static void test_nan_dout(void **state)
+{
+    enum { ROWS = 8, DIM = 16, ALL = ROWS * DIM };
+    static float dout[ALL], grads[3][ALL];
+    (void)state;
+    fill_tensors();
+    for (int n = 0; n < 2 * 2 * ROWS; n++) {
+        const int64_t at = n / 4;
+        attn_desc d = { 0 };
+        attn_grad g = { 0 };
+        d.batch = d.heads = 1, d.q_len = d.kv_len = ROWS, d.head_dim = DIM, d.flags = ATTN_CAUSAL, d.threads = 1, d.backend = n & 1 ? "standard" : "flash";
+        d.q.data = q, d.k.data = k, d.v.data = v, d.o.data = o[0], d.lse = lse[0];
+        for (int64_t i = 0; i < ALL; i++) dout[i] = v[COUNT(v) - 1 - i];
+        dout[at * DIM + 3] = n & 2 ? INFINITY : NAN;
+        g.dout.data = dout, g.dq.data = grads[0], g.dk.data = grads[1], g.dv.data = grads[2];
+        assert_ok(attn_forward(&d));
+        assert_ok(attn_backward(&d, &g));
+        assert_true(!isfinite(grads[2][3]));                /* dv of the first key, which every row sees */
+        for (int t = 0; t < 3; t++)
+            for (int64_t i = 0; i < ALL; i++)
+                if ((t ? i / DIM > at : i / DIM != at) && !isfinite(grads[t][i])) fail_msg("%s, row %d: gradient %d[%d] is %g", d.backend, (int)at, t, (int)i, (double)grads[t][i]);
+    }
+}
 /* Rows of more dims than are summed at a time where a NaN is hidden, their last part not whole: of o, and of gradients. */
 static void test_nan_wide(void **state)
 {
@@ -360,6 +384,6 @@ static void test_two_strides(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = { cmocka_unit_test(test_shapes), cmocka_unit_test(test_nan), cmocka_unit_test(test_nan_in_place), cmocka_unit_test(test_nan_wide), cmocka_unit_test(test_nan_gradients), cmocka_unit_test(test_nan_bf16), cmocka_unit_test(test_nan_bias), cmocka_unit_test(test_bias_scale), cmocka_unit_test(test_large_bias_scale), cmocka_unit_test(test_two_strides) };
+    const struct CMUnitTest tests[] = { cmocka_unit_test(test_shapes), cmocka_unit_test(test_nan), cmocka_unit_test(test_nan_in_place), cmocka_unit_test(test_nan_wide), cmocka_unit_test(test_nan_gradients), cmocka_unit_test(test_nan_dout), cmocka_unit_test(test_nan_bf16), cmocka_unit_test(test_nan_bias), cmocka_unit_test(test_bias_scale), cmocka_unit_test(test_large_bias_scale), cmocka_unit_test(test_two_strides) };
     return cmocka_run_group_tests_name("hidden", tests, NULL, NULL);
 }
