@@ -5,6 +5,7 @@
 #include "proof_threads.h"
 #include <fenv.h>
 #include <pthread.h>
+#include <signal.h>
 #include <sys/wait.h>
 #if defined(__SANITIZE_THREAD__)
 #define TSAN 1
@@ -446,6 +447,8 @@ SHARED void forks(void *arg, int64_t i) {
     if (!child) {                                        /* in no task any more: its calls may have threads of their own */
         attn_desc d;
         attn_plan plan;
+        sigset_t none;
+        sigemptyset(&none), pthread_sigmask(SIG_SETMASK, &none, NULL);     /* a thread of the pool would never hear the alarm */
         memset(&d, 0, sizeof d);
         d.batch = 1, d.heads = 4, d.q_len = d.kv_len = 512, d.head_dim = 64, d.threads = 2;
         alarm(20);
@@ -464,6 +467,40 @@ static void fork_in_a_task(void **state) {
     where.threads = 2;
     ok(attn_parallel(&where, forks, &how, 2));
     assert_int_equal(how, 0);
+#endif
+}
+static int held;
+SHARED void hold(void *arg, int64_t i) {
+    meet(arg, i);
+    while (!__atomic_load_n(&held, __ATOMIC_SEQ_CST)) usleep(1000);
+}
+SHARED void *hold_two(void *arg) {
+    attn_desc where;
+    memset(&where, 0, sizeof where);
+    where.threads = 2;
+    attn_parallel(&where, hold, NULL, 2);
+    return arg;
+}
+static void fork_while_others_work(void **state) {       /* which they never end in the child: its calls do not wait for them */
+    (void)state;
+#if defined(TSAN) || defined(_OPENMP)
+    skip();
+#else
+    pthread_t other;
+    int how = -1;
+    held = arrived = missed = 0;
+    assert_int_equal(pthread_create(&other, NULL, hold_two, NULL), 0);
+    while (__atomic_load_n(&arrived, __ATOMIC_SEQ_CST) < 2) usleep(1000);
+    pid_t child = fork();
+    if (!child) {
+        alarm(20);
+        _exit(!two_at_once(attn_parallel));
+    }
+    waitpid(child, &how, 0);
+    __atomic_store_n(&held, 1, __ATOMIC_SEQ_CST);
+    pthread_join(other, NULL);
+    assert_int_equal(how, 0);
+    assert_true(two_at_once(attn_parallel));
 #endif
 }
 SHARED void idle(void *arg, int64_t i) { (void)arg, (void)i; }
@@ -512,7 +549,7 @@ static void shutdown_and_again(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {TEST(first_calls_race), TEST(same_bits), TEST(team), TEST(every_index_once), TEST(no_more_than_asked), TEST(none_for_small_work), TEST(nested), TEST(two_threads), TEST(openmp_region), TEST(fork_after_use), TEST(fork_in_a_task), TEST(fork_at_start), TEST(shutdown_and_again)};
+    const struct CMUnitTest tests[] = {TEST(first_calls_race), TEST(same_bits), TEST(team), TEST(every_index_once), TEST(no_more_than_asked), TEST(none_for_small_work), TEST(nested), TEST(two_threads), TEST(openmp_region), TEST(fork_after_use), TEST(fork_while_others_work), TEST(fork_in_a_task), TEST(fork_at_start), TEST(shutdown_and_again)};
     alarm(300);                                          /* a deadlock is a failure, not a wait */
     int failed = cmocka_run_group_tests(tests, NULL, NULL);
     attn_shutdown();
