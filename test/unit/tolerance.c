@@ -443,6 +443,35 @@ static void test_lse_error(void **state)
     }
 }
 
+/* Many keys, whose scores rise by a little from chunk to chunk: the sum so far is multiplied each time by a factor just below 1, which is rounded alike
+ * each time. lse is off by no more than is told. */
+static void test_lse_many_keys(void **state)
+{
+    enum { ROWS = 256, MOST = 400000 };
+    static const struct { int64_t keys; double rise; } rows[] = { { 200000, 4.2e-8 }, { 400000, 4.35009036e-8 } };
+    static float q[ROWS], k[MOST], v[MOST], o[ROWS], cert[ROWS], lse[ROWS], want[1];
+    static double exact_o[1], size_o[1], size_pv[1], size_lse[1];
+    (void)state;
+    for (int64_t n = 0; n < COUNT(rows); n++) {
+        attn_statistics told;
+        attn_desc d = make(1, 1, rows[n].keys);
+        for (int64_t i = 0; i < ROWS; i++) q[i] = 1;
+        for (int64_t j = 0; j < rows[n].keys; j++) k[j] = (float)((double)(j / 128) * rows[n].rise), v[j] = 1;
+        d.heads = d.head_dim = 1, d.q.data = q, d.k.data = k, d.v.data = v, d.o.data = exact_o, d.o.dtype = ATTN_F64, d.lse = want, d.backend = "reference";
+        assert_ok(attn_forward(&d));
+        assert_ok(unit_bounds(&d, size_o, size_pv, size_lse));
+        d.q_len = ROWS, d.o.data = o, d.o.dtype = ATTN_F32, d.lse = lse, d.cert = cert, d.statistics = &told, d.backend = "adaptive", d.tolerance = 0.01f;
+        if (no_products(&d)) skip();
+        assert_ok(attn_forward(&d));
+        assert_true(told.tiles_int16 > 0 && told.rows_redone == 0);
+        for (int64_t i = 0; i < ROWS; i++) {
+            const double off = fabs((double)lse[i] - (double)want[0]);
+            if (!(off <= (double)told.lse_error + allowed_lse((double)want[0], size_lse[0])))
+                fail_msg("%d keys: lse %.9g, not %.9g, off by %g, told %g", (int)rows[n].keys, (double)lse[i], (double)want[0], off, (double)told.lse_error);
+        }
+    }
+}
+
 /* An absolute tolerance counts in the units of v, from the guess to the certificate: with both 64 times as large or small all is the same. */
 static void test_absolute_units(void **state)
 {
@@ -660,7 +689,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_mixed_tolerance), cmocka_unit_test(test_sampled), cmocka_unit_test(test_sampled_seen), cmocka_unit_test(test_sampled_redone), cmocka_unit_test(test_worst_key), cmocka_unit_test(test_first_of_chunk),
         cmocka_unit_test(test_worst_keys), cmocka_unit_test(test_columns), cmocka_unit_test(test_hopeless), cmocka_unit_test(test_sampled_splits), cmocka_unit_test(test_sampled_share), cmocka_unit_test(test_group_units),
-        cmocka_unit_test(test_told_by_threads), cmocka_unit_test(test_lse_error), cmocka_unit_test(test_absolute_units), cmocka_unit_test(test_padded_units),
+        cmocka_unit_test(test_told_by_threads), cmocka_unit_test(test_lse_error), cmocka_unit_test(test_lse_many_keys), cmocka_unit_test(test_absolute_units), cmocka_unit_test(test_padded_units),
         cmocka_unit_test(test_sampled_far), cmocka_unit_test(test_nothing_seen), cmocka_unit_test(test_rising), cmocka_unit_test(test_small_queries),
         cmocka_unit_test(test_wide_declined), cmocka_unit_test(test_million_keys), cmocka_unit_test(test_host_flushes), cmocka_unit_test(test_why_f64),
     };
