@@ -1,5 +1,5 @@
-/* hostile.c - one line `backend hash` for each backend: everything that it writes for a fixed set of descriptions; the same of merges
- * and conversions. Builds and machine states that must not change a bit are compared by test/proof/hostile.sh.
+/* hostile.c - one line `backend hash` for each backend: everything that it writes for a fixed set of descriptions; the same of merges,
+ * conversions and calls with a tolerance. Builds and machine states that must not change a bit are compared by test/proof/hostile.sh.
  *
  *   hostile [--count N] [--round up|down|zero] [--flush]
  *
@@ -91,9 +91,47 @@ static uint64_t hash_convert(uint64_t h, int64_t n) {
     leave();
     return hash_bytes(h ^ (uint64_t)s, to, sizeof to);
 }
+/* Calls with a tolerance: of many rows, from codes, and of few, decoded from int16. The certificates of some rows fail and those of others
+ * hold; at the first two tolerances one holds or not by its last bits. Everything that is written: o, cert, lse and what is told. Tiles are
+ * those of an L2 cache of a MiB, whatever there is, for bits of rows that are computed exactly follow from them. */
+enum { MANY = 768, WIDE = 64, FEW = 4, KEYS = 1100, CODED = (KEYS * WIDE / ATTN_PLANE + 1) * 2 * ATTN_PLANE };
+static const float tolerances[] = {0.0427665897f, 0.0427180938f, 0.02f, 0.1f};
+static float tolerant[3][MANY * WIDE], scales[2][KEYS];
+static char codes[2][CODED];
+static uint64_t fill_tolerant(uint64_t h) {
+    uint32_t r = 1;
+    for (int64_t i = 0; i < 3 * MANY * WIDE; i++) {      /* q, then k and v of each key */
+        float *to = i < MANY * WIDE ? &tolerant[0][i] : &tolerant[1 + i % 2][i / 2 - MANY * WIDE / 2];
+        r = r * 1664525u + 1013904223u;
+        *to = ((float)(r >> 8) / 8388608.0f - 1) * (float)(i < MANY * WIDE && i / WIDE % 8 == 3 ? 60 : 1);
+    }
+    for (int64_t i = 0; i < 2 * CODED; i++) r = r * 1664525u + 1013904223u, codes[i / CODED][i % CODED] = (char)((int32_t)(r >> 24) % 61 - 30);
+    for (int64_t i = 0; i < 2 * KEYS; i++) scales[i / KEYS][i % KEYS] = i / 128 % 4 ? 0x1p-10f : 0x1p-3f;
+    return hash_bytes(hash_bytes(hash_bytes(h, tolerant, sizeof tolerant), codes, sizeof codes), scales, sizeof scales);
+}
+static uint64_t hash_tolerant(uint64_t h, int64_t n, int decode, int64_t *stay, int64_t *fail) {
+    static float o[MANY * WIDE], cert[MANY], lse[MANY];
+    attn_statistics told;
+    attn_desc d;
+    memset(&d, 0, sizeof d), memset(o, 0, sizeof o), memset(cert, 0, sizeof cert), memset(lse, 0, sizeof lse), memset(&told, 0, sizeof told);
+    d.batch = d.heads = 1, d.q_len = d.kv_len = MANY, d.head_dim = WIDE, d.backend = "adaptive", d.flags = ATTN_TOLERANCE_ABSOLUTE, d.tolerance = tolerances[n % 4];
+    d.q.data = tolerant[0], d.k.data = tolerant[1], d.v.data = tolerant[2], d.o.data = o, d.cert = cert, d.lse = lse, d.statistics = &told, d.threads = (int32_t)(1 + n % 3);
+    if (decode) {
+        d.q_len = 1, d.heads = FEW, d.kv_heads = 1, d.kv_len = KEYS, d.k.data = codes[0], d.v.data = codes[1], d.k.scale = scales[0], d.v.scale = scales[1];
+        d.k.dtype = d.v.dtype = ATTN_INT16, d.tolerance /= 100;
+    }
+    unit_l2((int64_t)1 << 20);
+    enter();
+    const attn_status s = attn_forward(&d);
+    leave();
+    unit_l2(0);
+    for (int64_t i = 0; i < (decode ? FEW : MANY); i++) *(cert[i] > 0 ? stay : fail) += 1;
+    h = hash_bytes(hash_bytes(hash_bytes(h ^ (uint64_t)s, o, sizeof o), cert, sizeof cert), lse, sizeof lse);
+    return hash_bytes(h, &told, sizeof told);
+}
 int main(int argc, char **argv) {
-    int64_t count = 150;
-    uint64_t hash[16], input = 0xcbf29ce484222325u, merged = input, converted = input;
+    int64_t count = 150, kept[2][2] = {{0, 0}, {0, 0}};
+    uint64_t hash[16], input = 0xcbf29ce484222325u, merged = input, converted = input, prefilled = input, decoded = input;
     for (int i = 1; i < argc; i++) {
         const char *value = i + 1 < argc ? argv[i + 1] : "";
         if (!strcmp(argv[i], "--flush")) flush = 1;
@@ -102,6 +140,7 @@ int main(int argc, char **argv) {
         else { fprintf(stderr, "hostile: unknown argument %s\n", argv[i]); return 2; }
     }
     for (int i = 0; i < 16; i++) hash[i] = 0xcbf29ce484222325u;
+    input = fill_tolerant(input);
     for (int64_t n = 0; n < count; n++) {
         proof_rng r = {(uint64_t)n * 613 + 29, NULL, 0};
         proof_case c;
@@ -121,8 +160,11 @@ int main(int argc, char **argv) {
             }
         proof_free(&c);
         merged = hash_merge(merged, n), converted = hash_convert(converted, n);
+        if (n < 4) prefilled = hash_tolerant(prefilled, n, 0, &kept[0][0], &kept[0][1]), decoded = hash_tolerant(decoded, n, 1, &kept[1][0], &kept[1][1]);
     }
     printf("merge %016llx\nconvert %016llx\n", (unsigned long long)merged, (unsigned long long)converted);
+    printf("prefill %016llx, %d rows of codes, %d others\n", (unsigned long long)prefilled, (int)kept[0][0], (int)kept[0][1]);
+    printf("decode %016llx, %d rows of codes, %d others\n", (unsigned long long)decoded, (int)kept[1][0], (int)kept[1][1]);
     printf("input %016llx\n", (unsigned long long)input);
     for (int i = 0; attn_backend_at(i) && i < 16; i++) printf("%s %016llx\n", attn_backend_at(i)->name, (unsigned long long)hash[i]);
     if (broken) printf("the caller's rounding mode, FTZ or DAZ was not restored: %d calls\n", broken);
