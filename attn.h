@@ -1764,8 +1764,13 @@ ATTN__INLINE void attn__put_f32(void *data, int32_t dtype, int64_t at, float x) 
     }
 }
 /* clang-format on */
+#if ATTN__ONLY_F32 /* a copy */
+#define ATTN__BY_TYPE ATTN__INLINE
+#else
+#define ATTN__BY_TYPE ATTN__NOINLINE
+#endif
 /* x[0 .. n) = elements at .., zeros up to width; and back. */
-ATTN__NOINLINE void attn__get_values(
+ATTN__BY_TYPE void attn__get_values(
     float *x, int64_t width, const void *data, int32_t dtype, int64_t at, int64_t n) {
     const int64_t some = attn__clamp(n, 0, width);
     const int copied = ATTN__ONLY_F32 || dtype == ATTN_F32;
@@ -1791,14 +1796,18 @@ ATTN__INLINE void attn__put_16(
         memcpy(to + ATTN_PLANE, (const char *)from + ATTN_PLANE, 16);
     }
 }
-ATTN__NOINLINE void attn__put_values(
+ATTN__BY_TYPE void attn__put_values(
     void *data, int32_t dtype, int64_t at, const float *x, int64_t n) {
     int64_t i = 0;
+    if (ATTN__ONLY_F32 || dtype == ATTN_F32) {
+        if (n > 0) memcpy((float *)data + at, x, (size_t)n * sizeof *x);
+        return;
+    }
     for (; i + 16 <= n; i += 16) {
         float from[16];
         double to[16 + ATTN_PLANE / 8];
         memcpy(from, x + i, sizeof from);
-        switch (ATTN__ONLY_F32 ? ATTN_F32 : dtype) { /* blocks are written whole */
+        switch (dtype) { /* blocks are written whole */
 #define ATTN__CASE(name, number, bytes) \
     case number: \
         for (int l = 0; l < 16; l++) attn__put_##name(to, l, from[l]); \
