@@ -1764,16 +1764,11 @@ ATTN__INLINE void attn__put_f32(void *data, int32_t dtype, int64_t at, float x) 
     }
 }
 /* clang-format on */
-#if ATTN__ONLY_F32 /* a copy */
-#define ATTN__BY_TYPE ATTN__INLINE
-#else
-#define ATTN__BY_TYPE ATTN__NOINLINE
-#endif
 /* x[0 .. n) = elements at .., zeros up to width; and back. */
-ATTN__BY_TYPE void attn__get_values(
+ATTN__NOINLINE void attn__get_values(
     float *x, int64_t width, const void *data, int32_t dtype, int64_t at, int64_t n) {
     const int64_t some = attn__clamp(n, 0, width);
-    const int copied = ATTN__ONLY_F32 || dtype == ATTN_F32;
+    const int copied = dtype == ATTN_F32;
     if (copied && some) memcpy(x, (const float *)data + at, (size_t)some * sizeof *x);
     switch (copied ? -1 : dtype) { /* once, not for each element */
 #define ATTN__X(name, number, text, bytes, elements, kind, most) \
@@ -1784,6 +1779,15 @@ ATTN__BY_TYPE void attn__get_values(
 #undef ATTN__X
     }
     for (int64_t i = some; i < width; i++) x[i] = 0;
+}
+/* The same, and a copy where there is no other type. */
+ATTN__INLINE void attn__read(
+    float *x, int64_t width, const void *data, int32_t dtype, int64_t at, int64_t n) {
+    if (!ATTN__ONLY_F32) {
+        attn__get_values(x, width, data, dtype, at, n);
+        return;
+    }
+    for (int64_t i = 0; i < width; i++) x[i] = i < n ? ((const float *)data)[at + i] : 0;
 }
 /* Elements by sixteens, each to memory of their own, which is nothing else's: of loops that do so
  * compilers make vectors. int16 is written by whole sixteens of a plane. */
@@ -1796,10 +1800,10 @@ ATTN__INLINE void attn__put_16(
         memcpy(to + ATTN_PLANE, (const char *)from + ATTN_PLANE, 16);
     }
 }
-ATTN__BY_TYPE void attn__put_values(
+ATTN__NOINLINE void attn__put_values(
     void *data, int32_t dtype, int64_t at, const float *x, int64_t n) {
     int64_t i = 0;
-    if (ATTN__ONLY_F32 || dtype == ATTN_F32) {
+    if (dtype == ATTN_F32) {
         if (n > 0) memcpy((float *)data + at, x, (size_t)n * sizeof *x);
         return;
     }
@@ -8325,7 +8329,7 @@ static void attn__append_get(
             row[c] = c >= dim ? 0 : c < once ? (float)x[c] : attn__f64_to_odd(x[c]);
         return;
     }
-    attn__get_values(row, width, from->data, from->dtype, at, dim);
+    attn__read(row, width, from->data, from->dtype, at, dim);
 }
 /* Elements [at, at + dim) of the cache; the row is spoiled. */
 static void attn__append_put(
@@ -8347,7 +8351,8 @@ static void attn__append_put(
             return;
         }
 #endif
-        attn__put_values(cache, dtype, at, row, dim);
+        if (ATTN__ONLY_F32) memcpy((float *)cache + at, row, (size_t)dim * sizeof *row);
+        else attn__put_values(cache, dtype, at, row, dim);
         return;
     }
     if (attn__is_blocks(dtype)) {
@@ -8590,7 +8595,7 @@ static void attn__merge_add(
         for (int64_t c = 0; c < width; c++) x[c] += weight * from[c];
         return;
     }
-    attn__get_values(f, 64, part->data, part->dtype, at, width);
+    attn__read(f, 64, part->data, part->dtype, at, width);
     for (int c = 0; c < 64 && part->dtype != ATTN_F32; c++) /* one NaN for all */
         if (attn__size_bits(f[c]) > 0x7f800000) f[c] = attn__float(0x7fc00000u);
     for (int c = 0; c < 64; c++) x[c] += weight * (double)f[c];
