@@ -51,8 +51,9 @@
  *   device, so that its bits do not depend on the batch. Not with dropout. Up to 16 rows have a
  *   kernel of their own, on every chip: multiply-adds, K and V read once for 8 rows of a group,
  *   caches as they lie: f32, f16, bf16, int8 or fp8, in rows, slots or pages, q of any type. It
- *   wants k and v of one type, head_dim and v_dim of multiples of 8 up to 256, rows of q, k and v
- *   that begin at multiples of 16 bytes (8 for codes); others take the kernel of the call.
+ *   wants k and v of one type, head_dim and v_dim of multiples of 8 up to 256; others take the
+ *   kernel of the call. Where not all rows of q, k and v begin at multiples of 16 bytes (8 for
+ *   codes) it is one that computes 256 dims of all.
  * SLOW  what has no kernel on tiles yet, and runs on the scalar ones. Dims above 256; a backward of
  *   what is computed in f32 and has dims above 128, and all such on NVIDIA and on chips before gfx90a
  *   or gfx10; dbias everywhere. In f32, at a quarter of the speed of 16 bits or less: f32, what is
@@ -85,13 +86,12 @@
  *   ATTN_SEQ_HOST, in a backward 4 for each row of each head, in an append 4 for each sequence,
  *   with rotary embedding q in f32, for parts an o in f32 of each, of as many sequences at a time
  *   as 32 MiB hold, and what is LAID OUT: q, and k and v of as many sequences of kv_len keys at a
- *   time as 64 MiB hold, or of one; of 256 keys each where DECODE has up to 16 rows, no start_k and
- *   the alignment that it wants. Without a workspace they are allocated in stream order, and so
- *   is the table of more than 64 parts of a merge. Host tensors: buffers that are kept for the next
- *   call until attn_shutdown(), for the results of all of it and for two pieces of the rest: a piece
- *   is about an eighth, or all where a batch shares dsink or a dbias; results are written when all of
- *   the work has succeeded. What is appended is written before the rest of the call and
- *   taken back if that fails.
+ *   time as 64 MiB hold, or of one; of 256 keys each where DECODE has up to 16 rows and no start_k.
+ *   Without a workspace they are allocated in stream order, and so is the table of more than 64
+ *   parts of a merge. Host tensors: buffers that are kept for the next call until attn_shutdown(),
+ *   for the results of all of it and for two pieces of the rest: a piece is about an eighth, or all
+ *   where a batch shares dsink or a dbias; results are written when all of the work has succeeded.
+ *   What is appended is written before the rest of the call and taken back if that fails.
  * GRAPHS  with a workspace a device call is kernel launches alone, which follow from the description:
  *   it can be captured into a graph and replayed, with other numbers in its tensors and other lengths
  *   in device memory. Those of ATTN_SEQ_HOST stay as they were captured. attn_hip_last_times makes
@@ -1973,8 +1973,11 @@ template <int KV> struct gpu_eight {
         GPU_UNROLL for (int n = 0; n < WORDS; n++)
             word[n] = inside ? word[n] : 0;
     }
-    __device__ __forceinline__ void read(const char *at) {
-        if constexpr (WORDS == 2) {
+    /* WIDE: they begin at a multiple of 16 bytes, or of 8 where they are codes; else of an element. */
+    template <bool WIDE> __device__ __forceinline__ void read(const char *at) {
+        if constexpr (!WIDE)
+            __builtin_memcpy(word, __builtin_assume_aligned(at, SIZE), sizeof word);
+        else if constexpr (WORDS == 2) {
             const uint2 x = *(const uint2 *)at;
             word[0] = x.x;
             word[1] = x.y;
@@ -2018,7 +2021,7 @@ __device__ static __forceinline__ void gpu_fold(float (&x)[N], int32_t lane) {
 #ifndef GPU_CARRY_DECODE
 #define GPU_CARRY_DECODE 128 /* terms of a sum between two carries */
 #endif
-template <int KV, int D, int ROWS> struct gpu_decode {
+template <int KV, int D, int ROWS, bool WIDE> struct gpu_decode {
     enum {
         LANES = D / 8,
         GROUPS = GPU_WAVE / LANES,
@@ -2093,7 +2096,7 @@ template <int KV, int D, int ROWS> struct gpu_decode {
         const int64_t at =
             seq.q_base + row_of(p, r) * p.q.stride[1] + head_of(p, r) * p.q.stride[2] + d;
         gpu_eight<Q> x;
-        x.read(p.q.data + at * gpu_eight<Q>::SIZE);
+        x.template read<WIDE>(p.q.data + at * gpu_eight<Q>::SIZE);
         x.keep(8 * c < p.head_dim);
         lds.q[0][n * LANES + c] = make_float4(x[0], x[1], x[2], x[3]);
         lds.q[1][n * LANES + c] = make_float4(x[4], x[5], x[6], x[7]);
@@ -2140,9 +2143,8 @@ template <int KV, int D, int ROWS> struct gpu_decode {
         const int32_t d = dim() < (KEY ? p.call.head_dim : p.call.v_dim) ? dim() : 0;
         GPU_UNROLL for (int t = 0; t < KEYS; t++) {
             const gpu_place key = place_of(p, j, t);
-            (KEY ? k[t] : v[t])
-                .read(from.data + (gpu_element(key, from.stride, (int32_t)blockIdx.y) + d) *
-                                      gpu_eight<KV>::SIZE);
+            const int64_t at = gpu_element(key, from.stride, (int32_t)blockIdx.y) + d;
+            (KEY ? k[t] : v[t]).template read<WIDE>(from.data + at * gpu_eight<KV>::SIZE);
         }
         if (CODES && lane() < TILE) {
             const gpu_place own = {page, token};
@@ -2427,25 +2429,27 @@ template <int KV, int D, int ROWS> struct gpu_decode {
     }
 };
 /* grid {blocks of rows, kv_heads, z of parts} */
-template <int KV, int D, int ROWS>
+template <int KV, int D, int ROWS, bool WIDE>
 __global__ void __launch_bounds__(256) gpu_decode_parts(gpu_cache_params p) {
-    __shared__ typename gpu_decode<KV, D, ROWS>::shared lds;
-    gpu_decode<KV, D, ROWS> f(p, lds);
+    __shared__ typename gpu_decode<KV, D, ROWS, WIDE>::shared lds;
+    gpu_decode<KV, D, ROWS, WIDE> f(p, lds);
     f.run();
 }
-#define GPU_ROW_DECODE(name, KV, D, ROWS) \
-    {name, KV, D, ROWS, (const void *)gpu_decode_parts<KV, D, ROWS>},
+#define GPU_ROW_DECODE(name, KV, D, ROWS, WIDE) \
+    {name, KV, D, ROWS, WIDE, (const void *)gpu_decode_parts<KV, D, ROWS, WIDE>},
 #define GPU_ROWS_DECODE_KV(name, KV) \
-    GPU_ROW_DECODE("decode_" name "_d64", KV, 64, 4) \
-    GPU_ROW_DECODE("decode_" name "_d64", KV, 64, 8) \
-    GPU_ROW_DECODE("decode_" name "_d128", KV, 128, 4) \
-    GPU_ROW_DECODE("decode_" name "_d128", KV, 128, 8) \
-    GPU_ROW_DECODE("decode_" name "_d256", KV, 256, 8)
+    GPU_ROW_DECODE("decode_" name "_d64", KV, 64, 4, true) \
+    GPU_ROW_DECODE("decode_" name "_d64", KV, 64, 8, true) \
+    GPU_ROW_DECODE("decode_" name "_d128", KV, 128, 4, true) \
+    GPU_ROW_DECODE("decode_" name "_d128", KV, 128, 8, true) \
+    GPU_ROW_DECODE("decode_" name "_d256", KV, 256, 8, true) \
+    GPU_ROW_DECODE("decode_" name "_any", KV, 256, 8, false)
 /* clang-format off */
 #define GPU_ROWS_DECODE \
-    GPU_ROW_DECODE("decode_f32_d64", ATTN_F32, 64, 8) \
-    GPU_ROW_DECODE("decode_f32_d128", ATTN_F32, 128, 8) \
-    GPU_ROW_DECODE("decode_f32_d256", ATTN_F32, 256, 8) \
+    GPU_ROW_DECODE("decode_f32_d64", ATTN_F32, 64, 8, true) \
+    GPU_ROW_DECODE("decode_f32_d128", ATTN_F32, 128, 8, true) \
+    GPU_ROW_DECODE("decode_f32_d256", ATTN_F32, 256, 8, true) \
+    GPU_ROW_DECODE("decode_f32_any", ATTN_F32, 256, 8, false) \
     GPU_ROWS_DECODE_KV("f16", ATTN_F16) GPU_ROWS_DECODE_KV("bf16", ATTN_BF16) \
     GPU_ROWS_DECODE_KV("int8", ATTN_INT8) GPU_ROWS_DECODE_KV("fp8", ATTN_FP8_E4M3)
 /* clang-format on */
@@ -6472,6 +6476,7 @@ static const gpu_kernel gpu_kernels[] = {GPU_ROWS_16 GPU_ROWS_NV GPU_ROWS_32 GPU
 struct gpu_decode_kernel {
     const char *name;
     int32_t dtype, dim, rows; /* dtype of k and v; head_dim and v_dim at most; rows at a time */
+    bool wide;                /* it wants gpu_reads_wide */
     const void *function;
 };
 static const gpu_decode_kernel gpu_decode_kernels[] = {GPU_ROWS_DECODE};
@@ -6586,14 +6591,13 @@ static const gpu_kernel *gpu_pick(const attn_desc *d, int32_t units) {
             d->v_dim <= row->v_dim && !(masks & ~row->masks) && align >= row->align)
             return row;
 }
-/* Whether rows of q, k and v can be read eight elements at a time, where they lie in device memory
+/* Whether eight elements of q, k and v begin where gpu_eight wants them, if they lie in device memory
    as they do here: the same kernel, and so the same bits, whether they are staged or not. */
-static bool gpu_reads_eights(const attn_desc *d) {
+static bool gpu_reads_wide(const attn_desc *d) {
     const attn_in *in[3] = {&d->q, &d->k, &d->v};
     int64_t e[2][3];
     gpu_extent_q(d, e[0]);
     gpu_extent_k(d, e[1]);
-    if (d->head_dim % 8 || d->v_dim % 8) return false;
     for (int n = 0; n < 3; n++) {
         const int64_t eight = gpu_bytes(in[n]->dtype, 8);
         if (gpu_align_of(in[n]->data, in[n]->stride, e[n > 0], in[n]->dtype) <
@@ -6602,14 +6606,16 @@ static bool gpu_reads_eights(const attn_desc *d) {
     }
     return true;
 }
-/* The kernel of parts of few rows; NULL: that of the call does. */
+/* The kernel of parts of few rows; NULL: that of the call does. Which of the two no address decides:
+   the workspace follows from it. */
 static const gpu_decode_kernel *gpu_pick_decode(const attn_desc *d) {
     const int64_t few = d->q_len < GPU_FEW_ROWS ? d->q_len : GPU_FEW_ROWS,
                   rows = few * (d->heads / d->kv_heads);
-    if (d->k.dtype != d->v.dtype || !gpu_reads_eights(d)) return NULL;
+    const bool wide = gpu_reads_wide(d);
+    if (d->k.dtype != d->v.dtype || d->head_dim % 8 || d->v_dim % 8) return NULL;
     for (const gpu_decode_kernel &row : gpu_decode_kernels)
         if (row.dtype == d->k.dtype && row.dim >= d->head_dim && row.dim >= d->v_dim &&
-            (row.rows >= rows || row.rows == 8))
+            (row.rows >= rows || row.rows == 8) && (wide || !row.wide))
             return &row;
     return NULL;
 }

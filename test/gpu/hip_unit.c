@@ -2416,9 +2416,27 @@ static void agrees_both(proof_case *c, const char *what) {
     agrees_with(c, &a, what);
     proof_answer_free(&a);
 }
-/* A decode step: keys in parts, behind tokens that are appended and rotated in the same call. */
+/* A decode step: keys in parts; with types of new tokens behind those that are appended in the same call, with rotary 1 or 2 rotated too. */
+static void decode_step(proof_case *c, const int32_t type[3], int where, int rotary) {
+    static const int32_t used[] = {700, 612};
+    proof_draw draw = plain_draw();
+    shape(c, 2, 3, 720, 4, 2, 64, 0, type[0]);
+    attn_desc *d = &c->d;
+    d->k.dtype = d->v.dtype = type[1], d->o.dtype = ATTN_F32;
+    d->seq.used_k = ints(c, used, 2), d->flags |= ATTN_CAUSAL;
+    if (type[2] >= 0) d->append.k.dtype = d->append.v.dtype = type[2], d->append.len = 3;
+    if (where == IN_SLOTS) d->seq.slot = ints(c, (const int32_t[]){2, 0}, 2), d->seq.slots = 3;
+    if (where == IN_PAGES) {
+        int32_t *table = proof_ints(c, 90);
+        for (int i = 0; i < 90; i++) table[i] = i * 7 % 90;
+        d->seq.block_table = table, d->seq.page_size = 16, d->seq.max_pages = 45, d->seq.pages = 90;
+    }
+    if (rotary) draw.rotary = 1, d->append.rotary_dim = 48;
+    if (rotary == 2) d->flags |= ATTN_ROTARY_INTERLEAVED;
+    proof_bind_all(c, &draw);
+}
 static void parts_appended(void) {
-    static const int32_t used[] = {700, 612}, types[][3] = {{ATTN_F32, ATTN_F32, ATTN_F32}, {ATTN_F16, ATTN_F16, ATTN_F32}, {ATTN_BF16, ATTN_BF16, ATTN_BF16},
+    static const int32_t types[][3] = {{ATTN_F32, ATTN_F32, ATTN_F32}, {ATTN_F16, ATTN_F16, ATTN_F32}, {ATTN_BF16, ATTN_BF16, ATTN_BF16},
                                                             {ATTN_F32, ATTN_INT8, ATTN_F32}};                  /* q, cache, new tokens */
     registered();
     for (int n = 0; n < 12; n++) {
@@ -2426,24 +2444,67 @@ static void parts_appended(void) {
         const int32_t *type = types[n % 4];
         const int where = n % 3, rotary = n / 4;
         proof_case c;
-        proof_draw draw = plain_draw();
         if (!built(type[0])) continue;
-        shape(&c, 2, 3, 720, 4, 2, 64, 0, type[0]);
-        attn_desc *d = &c.d;
-        d->k.dtype = d->v.dtype = type[1], d->append.k.dtype = d->append.v.dtype = type[2], d->o.dtype = ATTN_F32;
-        d->seq.used_k = ints(&c, used, 2), d->append.len = 3, d->flags |= ATTN_CAUSAL;
-        if (where == IN_SLOTS) d->seq.slot = ints(&c, (const int32_t[]){2, 0}, 2), d->seq.slots = 3;
-        if (where == IN_PAGES) {
-            int32_t *table = proof_ints(&c, 90);
-            for (int i = 0; i < 90; i++) table[i] = i * 7 % 90;
-            d->seq.block_table = table, d->seq.page_size = 16, d->seq.max_pages = 45, d->seq.pages = 90;
-        }
-        if (rotary) draw.rotary = 1, d->append.rotary_dim = 48;
-        if (rotary == 2) d->flags |= ATTN_ROTARY_INTERLEAVED;
-        proof_bind_all(&c, &draw);
+        decode_step(&c, type, where, rotary);
         snprintf(what, sizeof what, "q %d, k %d, where %d, rotary %d", type[0], type[1], where, rotary);
         agrees_both(&c, what);
         proof_free(&c);
+    }
+}
+/* q, k and v where they lie, an element behind that, and nowhere: the same workspace, and it is enough. */
+static void parts_anywhere(void) {
+    static const int32_t types[][3] = {{ATTN_F16, ATTN_F16, -1}, {ATTN_BF16, ATTN_BF16, -1}, {ATTN_F32, ATTN_F32, -1}, {ATTN_F32, ATTN_INT8, -1}, {ATTN_F16, ATTN_FP8_E4M3, -1},
+                                       {ATTN_BF16, ATTN_F16, -1}, {ATTN_F16, ATTN_F16, ATTN_F16}, {ATTN_BF16, ATTN_BF16, ATTN_F32}, {ATTN_BF16, ATTN_INT8, ATTN_F32}};
+    registered();
+    for (int n = 0; n < 18; n++) {
+        const int32_t *type = types[n % 9];
+        const int where = n < 9 ? IN_PAGES : n % 3;
+        char what[64];
+        proof_case c;
+        proof_answer a;
+        hip_place p;
+        attn_plan plan[3];
+        if (!built(type[0])) continue;
+        decode_step(&c, type, where, type[2] >= 0 ? 1 + n % 2 : 0);
+        snprintf(what, sizeof what, "q %d, k %d, where %d, append %d", type[0], type[1], where, type[2]);
+        CHECK(!proof_solve(&c, &a), "%s: the reference", what);
+        c.d.backend = "hip";
+        hip_place_make(&c, &p, 0);
+        attn_desc d = p.d;
+        d.q.data = d.k.data = d.v.data = d.o.data = d.append.k_cache = d.append.v_cache = NULL;
+        CHECK(!attn_query(&d, NULL, &plan[0]) && !attn_query(&p.d, NULL, &plan[1]), "%s: %s", what, plan[0].why);
+        hip_place_free(&c, &p);
+
+        char *moved[3];                                  /* the blocks of q, k and v, where all or one of them begin elsewhere */
+        size_t by[3];
+        hip_place_make(&c, &p, 0);
+        const attn_in *in[3] = {&c.d.q, &c.d.k, &c.d.v};
+        for (int t = 0; t < 3; t++) {
+            int i = 0;
+            while (in[t]->data != c.buffer[i].mem) i++;
+            by[t] = n < 9 || n % 3 == t ? dtype_size(in[t]->dtype) : 0;
+            hip_must(hipFree(p.block[i]), "hipFree");
+            hip_must(hipMalloc((void **)&moved[t], c.buffer[i].bytes + by[t]), "hipMalloc");
+            hip_must(hipMemcpy(moved[t] + by[t], c.buffer[i].mem, c.buffer[i].bytes, hipMemcpyHostToDevice), "hipMemcpy");
+            p.block[i] = moved[t] + by[t];
+        }
+        p.d.q.data = moved[0] + by[0], p.d.k.data = moved[1] + by[1], p.d.v.data = moved[2] + by[2];
+        if (p.d.append.k_cache) p.d.append.k_cache = moved[1] + by[1], p.d.append.v_cache = moved[2] + by[2];
+        CHECK(!attn_query(&p.d, NULL, &plan[2]), "%s: %s", what, plan[2].why);
+        CHECK(plan[0].workspace_size > 0 && plan[0].workspace_size == plan[1].workspace_size && plan[0].workspace_size == plan[2].workspace_size,
+              "%s: %zu bytes without addresses, %zu, %zu of others", what, plan[0].workspace_size, plan[1].workspace_size, plan[2].workspace_size);
+        p.d.workspace_size = plan[0].workspace_size;
+        hip_must(hipMalloc(&p.workspace, p.d.workspace_size), "hipMalloc");
+        p.d.workspace = p.workspace;
+        CHECK(!attn_forward(&p.d), "%s: %s", what, c.message);
+        hip_place_fetch(&c, &p);
+        const char *wrong = proof_check(&c, &a, hip_p_unit(&p.d));
+        CHECK(!wrong, "%s, %s: %s", what, plan[2].kernel, wrong);
+        for (int t = 0; t < 3; t++)
+            for (int i = 0; i < c.buffers; i++)
+                if (p.block[i] == moved[t] + by[t]) p.block[i] = moved[t];
+        hip_place_free(&c, &p);
+        proof_answer_free(&a), proof_free(&c);
     }
 }
 static void of_type_agrees(const parts_case *shape, const int32_t type[2], int kind) {
@@ -2875,7 +2936,7 @@ static const struct { const char *name; void (*body)(void); const char *variable
     TEST(backward_long_sums), TEST(backward_invariant), TEST(backward_pieces), TEST(backward_garbage), TEST(backward_wide), TEST(failing_backward_host), TEST(failing_backward_device),
     TEST(cache_bytes), TEST(shared_slots), TEST(garbage_pages), TEST(spoiled_codes), TEST(cache_pointers), TEST(failing_append_host), TEST(failing_append_device),
     TEST(merge_bits), TEST(merge_refused), TEST(joined_rows), WITH(empty_copy, "HIPSIM_DEFER", "3"),
-    TEST(parts_agree), TEST(parts_appended), TEST(parts_spoiled), TEST(parts_invariant), TEST(parts_workspace), TEST(parts_garbage), TEST(parts_pages), TEST(laid_out), TEST(graphs),
+    TEST(parts_agree), TEST(parts_appended), TEST(parts_anywhere), TEST(parts_spoiled), TEST(parts_invariant), TEST(parts_workspace), TEST(parts_garbage), TEST(parts_pages), TEST(laid_out), TEST(graphs),
 };
 enum { TESTS = sizeof tests / sizeof *tests };
 
