@@ -67,7 +67,7 @@
  *   while they are copied.
  * DOES NOT (attn_query says so): f64 in q, k, v or dout, which only the reference computes in;
  *   int16, q8_0 and q4_0; a backward of mixed types; more than 2^31 tokens or sequences, or 65535
- *   heads.
+ *   heads; rows or keys that a kernel has 2^32 threads for, as the scalar one for 2^27 rows.
  * BITS  of a sequence are those of its kernel, whatever else is in the batch, in whatever order work
  *   ends. The kernel follows from the whole description: whether all rows of a tensor, those of its
  *   other sequences too, begin at multiples of 16 bytes (SLOW, DECODE). Between kernels the last
@@ -8830,6 +8830,18 @@ static attn_status gpu_takes(const attn_desc *d, const attn_grad *g, attn_plan *
             GPU_HEADS_MAX);
     return ATTN_OK;
 }
+/* Runtimes take launches of fewer than 2^32 threads along x. Kernels that have a workgroup for each tile
+   ask for them; the others take more than one unit a wave. */
+static bool gpu_launches(int64_t rows, int32_t bm, int32_t threads) {
+    return bm == 0 || (rows + bm - 1) / bm * threads <= (int64_t)UINT32_MAX;
+}
+static bool gpu_launches_grad(const attn_desc *d, const gpu_grad_kernel *kernel) {
+    bool all = true;
+    for (int n = 0; n < 3; n++)
+        all = all &&
+              gpu_launches(n ? d->kv_len : d->q_len, kernel->part[n].bm, kernel->part[n].threads);
+    return all;
+}
 static attn_status gpu_plan(void *user, const attn_desc *d, const attn_grad *g, attn_plan *plan) {
     gpu_device device;
     gpu_visit visit;
@@ -8841,8 +8853,13 @@ static attn_status gpu_plan(void *user, const attn_desc *d, const attn_grad *g, 
         return s;
     }
     if ((s = gpu_takes(d, g, plan)) != ATTN_OK) return s;
-    plan->kernel =
-        g ? gpu_pick_grad(d, g, device.units)->name : gpu_pick_forward(d, device.units)->name;
+    const gpu_kernel *forward = gpu_pick_forward(d, device.units);
+    const gpu_grad_kernel *backward = g ? gpu_pick_grad(d, g, device.units) : NULL;
+    const char *name = g ? backward->name : forward->name;
+    if (g ? !gpu_launches_grad(d, backward)
+          : !gpu_launches(d->q_len, forward->bm, forward->threads))
+        return gpu_say(plan, ATTN_ERR_DECLINED, "2^32 threads or more of %s", name);
+    plan->kernel = name;
     plan->isa = gpu_devices_found[d->device].isa;
     plan->workspace_size = gpu_workspace(d, g, &device);
     plan->threads = plan->splits = 1;
@@ -8949,7 +8966,7 @@ static attn_status gpu_convert(void *user, const int64_t shape[4], const attn_in
         }
     }
     p.rows = shape[0] * p.tokens * p.heads;
-    const int64_t many = (p.rows >> 30) + 1, few = 4096 / p.dim + 1;
+    const int64_t many = (p.rows >> 23) + 1, few = 4096 / p.dim + 1; /* below 2^32 threads */
     p.rows_per_block = (int32_t)(many > few ? many : few);
     plan.why[0] = 0;
     attn_status s = gpu_convert_run(&p, where, &plan);

@@ -13,6 +13,8 @@ extern int hip_capturing;                                 /* the calls of a devi
 extern int64_t hip_refused;                              /* that none can hold */
 extern int64_t hip_ahead;                                /* the most copies in streams at once that nothing waited for */
 extern uint64_t hip_launched;
+extern const void *hip_dry;                              /* launches are looked at and not made, and every address is taken for this one */
+extern uint64_t hip_threads;                             /* the most of a launch along x */
 extern int64_t hip_allocations;                          /* of them, those that allocate memory */
 extern int64_t hip_fail_at;                              /* the number of the call that fails, 0: none */
 extern const char *hip_fail_function;                    /* every call of this function fails, "": of none */

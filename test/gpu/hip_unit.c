@@ -1045,9 +1045,58 @@ static void as_many_as_may_be(void) {
         attn_desc d = p.d;
         *(n / 2 == 0 ? &d.q_len : n / 2 == 1 ? &d.kv_len : n / 2 == 2 ? &d.batch : &d.append.total) = most + n % 2;
         const attn_status status = attn_query(&d, NULL, &plan);
-        CHECK(status == (n % 2 ? ATTN_ERR_DECLINED : ATTN_OK), "%d: %s: %s", n, attn_status_text(status), c.message);
+        const int threads = n == 0 && strstr(plan.why, "threads");       /* more than one of them a row: launches_end_below_2_32 */
+        CHECK(status == (n % 2 || threads ? ATTN_ERR_DECLINED : ATTN_OK), "%d: %s: %s", n, attn_status_text(status), c.message);
         hip_place_free(&c, &p), proof_free(&c);
     }
+}
+/* As many rows, or keys of a backward, as a kernel has threads for: what a query takes is launched, and one more would not be. Addresses and
+ * nothing behind them. */
+static void launches_end_below_2_32(void) {
+    static const int32_t types[] = {ATTN_F32, ATTN_F16, ATTN_BF16};
+    static const int64_t dims[] = {64, 128, 256, 60, 300}, shape[4] = {1 << 11, 1 << 10, 1 << 10, 64}, limit = (int64_t)1 << 31;
+    const size_t apart = (size_t)1 << 44;
+    void *block;
+    char why[200] = "";
+    attn_desc d;
+    attn_grad g;
+    registered();
+    hip_must(hipMalloc(&block, 64), "hipMalloc");
+    for (int n = 0; n < 90; n++) {
+        const int way = n / 30, back = way > 0;          /* rows, rows of a backward, keys of one */
+        attn_plan plan;
+        memset(&d, 0, sizeof d), memset(&g, 0, sizeof g);
+        d.batch = d.heads = 1, d.q_len = d.kv_len = 8, d.head_dim = dims[n % 5], d.softcap = (float)(n / 15 % 2);
+        d.flags = ATTN_DEVICE, d.backend = "hip", d.message = why, d.message_size = sizeof why;
+        attn_in *in[] = {&d.q, &d.k, &d.v, &g.dout};
+        attn_out *out[] = {&d.o, &g.dq, &g.dk, &g.dv};
+        for (int t = 0; t < 4; t++) {
+            in[t]->dtype = out[t]->dtype = types[n / 5 % 3];
+            in[t]->data = (const void *)(apart * (size_t)(t + 1)), out[t]->data = (void *)(apart * (size_t)(t + 5));
+        }
+        d.lse = back ? (float *)(apart * 9) : NULL;
+        int64_t *length = way == 2 ? &d.kv_len : &d.q_len, most = 8, end = limit;      /* the largest that is taken, the least that is not */
+        while (most + 1 < end) {
+            *length = most + (end - most) / 2;
+            const attn_status s = attn_query(&d, back ? &g : NULL, &plan);
+            CHECK(!s || (s == ATTN_ERR_DECLINED && (strstr(plan.why, "2^32 threads") || *length > limit - 65536)), "%d, %lld: %s %s", n, (long long)*length, attn_status_name(s), plan.why);
+            *(s ? &end : &most) = *length;
+        }
+        *length = most, hip_threads = 0;
+        CHECK(!attn_query(&d, back ? &g : NULL, &plan), "%s", plan.why);
+        if (plan.workspace_size) d.workspace = (void *)(apart * 10), d.workspace_size = plan.workspace_size;
+        hip_dry = block;
+        CHECK(!(back ? attn_backward(&d, &g) : attn_forward(&d)), "%d, %s, %lld: %s", n, plan.kernel, (long long)most, why);
+        hip_dry = NULL;
+        CHECK(most == limit - 65536 || hip_threads > UINT32_MAX - 1024, "%d, %s: %lld are the most, with %llu threads", n, plan.kernel, (long long)most, (unsigned long long)hip_threads);
+    }
+    for (int a = 0; a < 3; a++) d.q.stride[a] = ATTN_BROADCAST;
+    d.o.stride[2] = 65, d.o.stride[1] = d.o.stride[2] * shape[2], d.o.stride[0] = d.o.stride[1] * shape[1];
+    d.q.dtype = ATTN_F16, d.o.dtype = ATTN_F32;
+    hip_dry = block;
+    CHECK(!attn_convert(shape, d.q, d.o, &d), "conversion: %s", why);
+    hip_dry = NULL;
+    hip_must(hipFree(block), "hipFree");
 }
 /* f16 beyond what MI200's second pass is for, values near the type's largest, and P whose rounding must not pull the mean. */
 static void large_and_even(void) {
@@ -2930,7 +2979,7 @@ static const struct { const char *name; void (*body)(void); const char *variable
     TEST(no_device), WITH(other_chip, "HIPSIM_ARCH", "another"), TEST(pointers), TEST(two_devices), TEST(workspaces), WITH(sticky, "HIPSIM_ON_ERROR", "return"), TEST(declined),
     TEST(failing_calls_host), TEST(failing_calls_device), TEST(nothing_leaks), TEST(nothing_is_kept), TEST(workspace_is_enough), TEST(the_choice),
     TEST(two_threads), TEST(every_layout), TEST(conversion), TEST(the_times), TEST(garbage_lengths), TEST(batch_invariant), TEST(infinite_keys), TEST(far_scores), TEST(far_sinks), TEST(tiny_softcap),
-    WITH(nan_costs, "HIPSIM_REPORT", "a file"), TEST(full_nan), TEST(spoiled_beside_sink), TEST(far_keys), TEST(long_sums), TEST(equal_products), TEST(many_lengths), TEST(large_and_even), TEST(small_weights), TEST(largest_scores), TEST(scores_of_any_f32), TEST(small_lse), TEST(one_large_query), TEST(as_many_as_may_be), TEST(climbing_scores), TEST(output_types), TEST(no_query), TEST(odd_strides_of_one), TEST(no_code),
+    WITH(nan_costs, "HIPSIM_REPORT", "a file"), TEST(full_nan), TEST(spoiled_beside_sink), TEST(far_keys), TEST(long_sums), TEST(equal_products), TEST(many_lengths), TEST(large_and_even), TEST(small_weights), TEST(largest_scores), TEST(scores_of_any_f32), TEST(small_lse), TEST(one_large_query), TEST(as_many_as_may_be), TEST(launches_end_below_2_32), TEST(climbing_scores), TEST(output_types), TEST(no_query), TEST(odd_strides_of_one), TEST(no_code),
     WITH(far_apart, "HIPSIM_POISON", "0"),
     TEST(backward_agrees), TEST(backward_pointers), TEST(backward_workspaces), TEST(backward_bias_shapes), TEST(backward_of_nothing), TEST(backward_spoiled), TEST(backward16_agrees), TEST(backward16_spoiled), TEST(backward16_spoiled_wide), TEST(backward16_range), TEST(backward16_ends), TEST(backward16_largest), TEST(backward16_mean), TEST(backward_far), TEST(backward_any_lse), TEST(backward_cancelling), TEST(far_windows), TEST(backward_one_above),
     TEST(backward_long_sums), TEST(backward_invariant), TEST(backward_pieces), TEST(backward_garbage), TEST(backward_wide), TEST(failing_backward_host), TEST(failing_backward_device),

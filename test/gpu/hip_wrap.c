@@ -36,6 +36,11 @@ static void launched(const void *f, dim3 g, dim3 b, size_t l) {
     for (size_t i = 0; i < sizeof part / sizeof *part; i++) hip_launched = (hip_launched ^ part[i]) * 0x100000001b3u + 1;
 }
 
+/* Device memory that every address is taken for, while launches are looked at and not made, or NULL; the most threads of a launch along x.
+ * Those that no device takes are refused in any case. */
+const void *hip_dry;
+uint64_t hip_threads;
+
 /* The most copies in streams that nothing of the host's had waited for yet. */
 int64_t hip_ahead;
 static void waited(const char *function) {
@@ -91,7 +96,11 @@ CALL(hipMemsetAsync, (void *p, int v, size_t n, hipStream_t t), (p, v, n, t))
 hipError_t __real_hipLaunchKernel(const void *f, dim3 g, dim3 b, void **a, size_t l, hipStream_t t);
 hipError_t __wrap_hipLaunchKernel(const void *f, dim3 g, dim3 b, void **a, size_t l, hipStream_t t);
 hipError_t __wrap_hipLaunchKernel(const void *f, dim3 g, dim3 b, void **a, size_t l, hipStream_t t) {
+    const uint64_t threads = (uint64_t)g.x * b.x;
     if (hip_capturing) launched(f, g, b, l);
+    if (threads > UINT32_MAX || g.y > 65535 || g.z > 65535) return hipErrorInvalidValue;
+    if (threads > hip_threads) hip_threads = threads;
+    if (hip_dry) return hipSuccess;
     return fails("hipLaunchKernel") ? (hipError_t)hip_fail_error : __real_hipLaunchKernel(f, g, b, a, l, t);
 }
 CALL(hipStreamSynchronize, (hipStream_t t), (t))
@@ -117,5 +126,5 @@ DEVICE_CALL(hipSetDevice, (int n), (n), return THERE(n, (current = n, hipSuccess
 DEVICE_CALL(hipGetDevice, (int *n), (n), *n = current; return hipSuccess;)
 DEVICE_CALL(hipGetDeviceProperties, (hipDeviceProp_t *p, int n), (p, n), return THERE(n, __real_hipGetDeviceProperties(p, 0));)
 DEVICE_CALL(hipDeviceGetAttribute, (int *v, hipDeviceAttribute_t a, int n), (v, a, n), return THERE(n, __real_hipDeviceGetAttribute(v, a, 0));)
-DEVICE_CALL(hipPointerGetAttributes, (hipPointerAttribute_t *a, const void *p), (a, p),
+DEVICE_CALL(hipPointerGetAttributes, (hipPointerAttribute_t *a, const void *p), (a, hip_dry ? hip_dry : p),
             hipError_t e = __real_hipPointerGetAttributes(a, p); a->device = hip_memory_device; return e;)
