@@ -81,7 +81,9 @@
  *   the sum of |k| or |q|. Other units of f16 have P times 2^12: a weight below 2^-26 of its row's
  *   largest loses bits, one below 2^-36 counts as 0, which an o of f32 or bf16 shows where v of the
  *   larger ones is 0. Gradients of f16 lose those below 2^-25 of the largest of their row or key.
- *   With -ffast-math, which clang has no pragma against on GPUs, NaN and infinity may not show.
+ *   A score that its bias or ALiBi takes beyond FLT_MAX counts as FLT_MAX, of its sign: such keys
+ *   weigh the same. With -ffast-math, which clang has no pragma against on GPUs, NaN and infinity
+ *   may not show.
  * MEMORY  device tensors: none but plan.workspace_size bytes, for the arrays of attn_seq under
  *   ATTN_SEQ_HOST, in a backward 4 for each row of each head, in an append 4 for each sequence,
  *   with rotary embedding q in f32, for parts an o in f32 of each, of as many sequences at a time
@@ -909,8 +911,8 @@ struct gpu_params {
     int32_t q_tiles;             /* query tiles of a (batch, head): grid.x */
     /* ATTN_CAUSAL, ATTN_WINDOW_*, ATTN_TOP_LEFT, ATTN_OFFSET */
     uint32_t flags;
-    float scale, scale_log2; /* scale; scale * log2(e) */
-    float softcap;
+    float scale, scale_log2;                        /* scale; scale * log2(e) */
+    float softcap, softcap_before, softcap_inverse; /* gpu_capped */
     int64_t offset, window_left, window_right;
     /* dropped where the Philox word is below it */
     uint32_t dropout_below;
@@ -1171,6 +1173,11 @@ __device__ static inline float gpu_tanh(float x) {
     return copysignf(a < 0.5625f ? p : far, x);
 }
 
+/* tanh(score / softcap). The score is multiplied by a power of two before: no inverse is subnormal. */
+__device__ static inline float gpu_capped(const gpu_params &p, float score) {
+    return gpu_tanh(score * p.softcap_before * p.softcap_inverse);
+}
+
 /* sum + rest += x, for terms that are not below 0. */
 __device__ static inline void gpu_add_to(float &sum, float &rest, float x) {
     const float next = sum + x;
@@ -1245,18 +1252,15 @@ __device__ static inline bool gpu_hidden(const gpu_params &p, const gpu_row &r, 
    to log 2. */
 __device__ static inline float gpu_modify(
     const gpu_params &p, const gpu_row &r, int32_t j, float score) {
-    float given = 0.0f, bias = 0.0f;
-    if (p.masks & MASK_SOFTCAP) score = p.softcap * gpu_tanh(score * (1.0f / p.softcap));
+    float given = 0.0f;
+    if (p.masks & MASK_SOFTCAP) score = p.softcap * gpu_capped(p, score);
     const bool finite = gpu_is_finite(score);
     if (p.masks & MASK_BIAS) {
         given = gpu_bias_at(p, r, j);
-        bias = given * r.share;
-        if (gpu_is_finite(given) && gpu_is_finite(r.share))
-            bias = fminf(fmaxf(bias, -GPU_FLT_MAX), GPU_FLT_MAX);
-        score += bias;
+        score = fmaf(given, r.share, score);
     }
     if (p.masks & MASK_ALIBI) score = fmaf(-r.slope, (float)fabs(r.place - (double)j), score);
-    if (finite && gpu_is_finite(bias) && gpu_is_finite(r.slope))
+    if (finite && gpu_is_finite(given) && gpu_is_finite(r.share) && gpu_is_finite(r.slope))
         score = fminf(fmaxf(score, -GPU_FLT_MAX), GPU_FLT_MAX);
     if ((p.masks & MASK_BIAS) && __float_as_uint(given) == 0xff800000u) score = GPU_NEG_INF;
     if ((p.masks & MASK_BOOL) && ((const uint8_t *)p.mask.data)[r.mask + j] == 0)
@@ -2579,7 +2583,7 @@ __device__ static __forceinline__ gpu_pair gpu_pair_from(const gpu_grad_params &
         factor = gpu_kept(p, gpu_word_of(r, j), 1.0f);
     }
     if (p.masks & MASK_SOFTCAP) {
-        const float t = gpu_tanh(x * (1.0f / p.softcap));
+        const float t = gpu_capped(p, x);
         slope *= (1.0f - t) * (1.0f + t);
     }
     gpu_pair pair;
@@ -6500,9 +6504,9 @@ static const gpu_grad_kernel gpu_grad_kernels[] = {
 
 static int32_t gpu_masks_of(const attn_desc *d) {
     const float small = 7.8886091e-31f, large = 1.2676506e30f; /* 2^-100, 2^100 */
-    return (d->softcap > 0 && d->softcap < large ? MASK_SOFTCAP : 0) |
-           (d->bias.data ? MASK_BIAS : 0) | (d->mask.data ? MASK_BOOL : 0) |
-           (d->alibi ? MASK_ALIBI : 0) | (d->dropout > 0 ? MASK_DROPOUT : 0) |
+    return (d->softcap > 0 ? MASK_SOFTCAP : 0) | (d->bias.data ? MASK_BIAS : 0) |
+           (d->mask.data ? MASK_BOOL : 0) | (d->alibi ? MASK_ALIBI : 0) |
+           (d->dropout > 0 ? MASK_DROPOUT : 0) |
            (d->scale > small && d->scale < large ? 0 : MASK_SCALE);
 }
 /* Of a dtype that attn.h has let through. */
@@ -7194,6 +7198,8 @@ static gpu_params gpu_params_of(const attn_desc *d) {
     p.scale_log2 = (float)((double)d->scale * 1.4426950408889634);
     /* its inverse is finite */
     p.softcap = d->softcap > 0 && d->softcap < GPU_SMALLEST ? GPU_SMALLEST : d->softcap;
+    p.softcap_before = p.softcap > 1 ? 0.25f : 1.0f;
+    p.softcap_inverse = 1 / (p.softcap * p.softcap_before);
     p.offset = d->offset;
     p.window_left = d->window_left;
     p.window_right = d->window_right;

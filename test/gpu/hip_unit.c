@@ -759,6 +759,39 @@ static void tiny_softcap(void) {
         proof_free(&c);
     }
 }
+/* Two keys of scores s and 2 s: a softcap up to the largest floats, which both are far above, or below. Then none, and biases that are beyond f32
+ * once they are multiplied, but not their sums with the scores. */
+static void far_softcap(void) {
+    static const int32_t dtype[] = {ATTN_F16, ATTN_BF16, ATTN_F32};
+    static const struct { float cap, score, bias[2]; } far[] = {{2e30f, 1e32f, {0, 0}}, {2e30f, 1e30f, {0, 0}}, {1.3e30f, 3e29f, {0, 0}}, {1e38f, 4e37f, {0, 0}}, {3.3e38f, 1e38f, {0, 0}},
+                                                               {0, -1.5e38f, {1e38f, 2e38f}}, {0, 1.5e38f, {-1e38f, -2.2e38f}}};
+    enum { CASES = sizeof far / sizeof *far };
+    registered();
+    for (int n = 0; n < 6 * CASES; n++) {
+        const float two = 2;
+        proof_case c;
+        float o[2], lse[2];
+        shape(&c, 1, 1, 2, 1, 1, n < 3 * CASES ? 64 : 260, 0, dtype[n % 3]);
+        attn_desc *d = &c.d;
+        d->softcap = far[n / 3 % CASES].cap, d->scale = far[n / 3 % CASES].score, d->flags |= ATTN_SCALE, d->o.dtype = ATTN_F32;
+        bind(&c);
+        if (!d->softcap) d->bias.data = far[n / 3 % CASES].bias, d->bias_scale = &two;
+        const int64_t D = d->head_dim;
+        for (int64_t e = 0; e < D; e++) element_put((void *)(uintptr_t)d->q.data, dtype[n % 3], e, e == 0);
+        for (int64_t e = 0; e < 2 * D; e++) {
+            element_put((void *)(uintptr_t)d->k.data, dtype[n % 3], e, e % D ? 0 : e < D ? 1 : 2);
+            element_put((void *)(uintptr_t)d->v.data, dtype[n % 3], e, e < D ? 1 : -1);
+        }
+        for (int hip = 0; hip < 2; hip++) {
+            d->backend = hip ? "hip" : "reference";
+            CHECK(!attn_forward(d), "%d: %s", n, c.message);
+            o[hip] = *(const float *)d->o.data, lse[hip] = *d->lse;
+        }
+        CHECK(fabsf(o[1] - o[0]) <= 1e-5f && fabsf(lse[1] - lse[0]) <= 1e-6f * fabsf(lse[0]), "%d: o %g, lse %.9g, in f64 %g, %.9g", n, (double)o[1], (double)lse[1], (double)o[0], (double)lse[0]);
+        d->bias.data = d->bias_scale = NULL;
+        proof_free(&c);
+    }
+}
 /* What a call costs, in wave instructions of its largest kernel: the last line of the simulator's report. */
 static int64_t instructions(void) {
     const char *path = getenv("HIPSIM_REPORT");
@@ -2978,7 +3011,7 @@ static const struct { const char *name; void (*body)(void); const char *variable
 #define WITH(f, variable, value) {#f, f, variable, value}          /* the environment of that test */
     TEST(no_device), WITH(other_chip, "HIPSIM_ARCH", "another"), TEST(pointers), TEST(two_devices), TEST(workspaces), WITH(sticky, "HIPSIM_ON_ERROR", "return"), TEST(declined),
     TEST(failing_calls_host), TEST(failing_calls_device), TEST(nothing_leaks), TEST(nothing_is_kept), TEST(workspace_is_enough), TEST(the_choice),
-    TEST(two_threads), TEST(every_layout), TEST(conversion), TEST(the_times), TEST(garbage_lengths), TEST(batch_invariant), TEST(infinite_keys), TEST(far_scores), TEST(far_sinks), TEST(tiny_softcap),
+    TEST(two_threads), TEST(every_layout), TEST(conversion), TEST(the_times), TEST(garbage_lengths), TEST(batch_invariant), TEST(infinite_keys), TEST(far_scores), TEST(far_sinks), TEST(tiny_softcap), TEST(far_softcap),
     WITH(nan_costs, "HIPSIM_REPORT", "a file"), TEST(full_nan), TEST(spoiled_beside_sink), TEST(far_keys), TEST(long_sums), TEST(equal_products), TEST(many_lengths), TEST(large_and_even), TEST(small_weights), TEST(largest_scores), TEST(scores_of_any_f32), TEST(small_lse), TEST(one_large_query), TEST(as_many_as_may_be), TEST(launches_end_below_2_32), TEST(climbing_scores), TEST(output_types), TEST(no_query), TEST(odd_strides_of_one), TEST(no_code),
     WITH(far_apart, "HIPSIM_POISON", "0"),
     TEST(backward_agrees), TEST(backward_pointers), TEST(backward_workspaces), TEST(backward_bias_shapes), TEST(backward_of_nothing), TEST(backward_spoiled), TEST(backward16_agrees), TEST(backward16_spoiled), TEST(backward16_spoiled_wide), TEST(backward16_range), TEST(backward16_ends), TEST(backward16_largest), TEST(backward16_mean), TEST(backward_far), TEST(backward_any_lse), TEST(backward_cancelling), TEST(far_windows), TEST(backward_one_above),
