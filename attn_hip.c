@@ -6731,7 +6731,8 @@ __global__ static void __launch_bounds__(64) gpu_probe(int32_t *out) {
 
 /* ================================================================================ >>merge ====
    Parts of a row, each over keys of its own, become the row over all of them: attn_merge of the
-   CPU, operation by operation in f64, to the same bits. */
+   CPU, operation by operation in f64, to the same bits but for the sign of a NaN, which chips set
+   each in their own way. */
 enum { GPU_PARTS = 64 }; /* that travel in the arguments of a launch */
 struct gpu_part {
     gpu_tensor o;
@@ -6839,7 +6840,7 @@ __global__ static void __launch_bounds__(256) gpu_merge_kernel(gpu_merge_params 
     }
 }
 
-/* ---- rows over several ranks: as attn_mpi_* of the CPU, to the same bits ---- */
+/* ---- rows over several ranks: as attn_mpi_* of the CPU, to the same bits but for that sign ---- */
 /* Where the numbers of row i of head h of batch entry b lie. */
 struct gpu_state_row {
     double *state;
