@@ -4337,14 +4337,16 @@ static void attn__flash_shape(const attn_desc *d, attn__flash *job) {
     if (rows <= ATTN__THIN_ROWS || d->seq.used_q || d->seq.cu_q) job->ld = attn__flash_ld(job);
     const int64_t pairs = attn__max(1, d->batch * d->kv_heads);
     int64_t cap = 96, whole = 96, most = rows;
-    if (rows > 96) most = attn__flash_tile_rows(job, rows, room, &cap, &whole);
+    if (ATTN__SMALL) most = attn__min(rows, 96);
+    else if (rows > 96) most = attn__flash_tile_rows(job, rows, room, &cap, &whole);
     if (attn__tuning.BM) most = attn__min(rows, attn__tuning.BM);
     job->BM = attn__round_up(attn__max(1, most), 48);
     job->tiles = rows <= job->BM ? rows > 0 : attn__ceil_div(rows, job->BM);
     attn__flash_memory(job, rows, cap, whole);
     job->splits = 1;
     job->rows_partial = job->tiles > 1 ? job->BM : rows;
-    if (d->kv_len >= 2 * ATTN__SPLIT_KEYS && job->planned > 1 && pairs < 4 * job->planned)
+    if (!ATTN__SMALL && d->kv_len >= 2 * ATTN__SPLIT_KEYS && job->planned > 1 &&
+        pairs < 4 * job->planned)
         attn__splits_beside(job, rows, pairs);
     job->gang = attn__gang_of(job);
     job->filter = NULL;
@@ -4428,7 +4430,7 @@ static void attn__flash_compute(const attn_desc *d, attn__flash *job) {
     attn__share share = {
         attn__flash_rows_unit, job, job->workspace, job->scratch, job->units, job->threads, 0};
     attn__share_run(d, &share);
-    if (job->splits <= 1) return;
+    if (ATTN__SMALL || job->splits <= 1) return;
     share.unit = attn__flash_merge_unit;
     share.units = job->units / job->splits * job->gang;
     attn__share_run(d, &share);
@@ -5838,7 +5840,8 @@ ATTN__INLINE attn__mm attn__mm_of(
 static ATTN__UNUSED void attn__tile_dots(const attn__kernels *isa, int64_t vectors, int64_t rows,
     int pairs, const float *A, int64_t lda, const float *B, int64_t ldb, int64_t K, float *C,
     int64_t ldc, float *x) {
-    if (K > ATTN__LONG_DIMS) isa->tile_dots_long(vectors, rows, A, lda, B, ldb, K, C, ldc, x);
+    if (!ATTN__SMALL && K > ATTN__LONG_DIMS)
+        isa->tile_dots_long(vectors, rows, A, lda, B, ldb, K, C, ldc, x);
     else
         attn__mm_of(isa, vectors, rows, pairs)(
             ATTN__QK, A, lda, B, ldb, K, ATTN__SUM_DIMS >> pairs, C, ldc, x);
@@ -6025,8 +6028,9 @@ ATTN__NOINLINE void attn__group_trim(attn__group *g, int64_t r) {
         while (lo < hi && !seen[hi - 1]) hi--;
         if (lo < hi && memchr(seen + lo, 0, (size_t)(hi - lo))) g->holes |= 1u << r;
     }
-    const int64_t at = d->bias.data ? attn__bias_at(d, q.s, d->bias.stride, q.i, q.h) : 0;
-    if (d->bias.data && lo < hi &&
+    const int64_t at =
+        !ATTN__SMALL && d->bias.data ? attn__bias_at(d, q.s, d->bias.stride, q.i, q.h) : 0;
+    if (!ATTN__SMALL && d->bias.data && lo < hi &&
         (attn__hidden_by_bias(d, at + lo) || attn__hidden_by_bias(d, at + hi - 1))) {
         int64_t first = hi, last = lo; /* of the panels that are not hidden: read forwards */
         for (int64_t j = lo, n; j < hi; j += n) {
@@ -6059,7 +6063,7 @@ ATTN__INLINE void attn__group_ranges(attn__group *g) {
     const attn__kernels *isa = attn__isa();
     const attn__kv_block *b = g->b;
     const attn_desc *d = g->u->job->d;
-    const int trim = d->mask.data || d->bias.data;
+    const int trim = d->mask.data || (!ATTN__SMALL && d->bias.data);
     int whole = b->whole || attn__all_see(d, &g->u->s, attn__group_query(g, 0),
                                 attn__group_query(g, g->rows - 1), b->kb, b->ke);
     g->first = whole && !trim ? b->kb : b->ke;
@@ -6099,7 +6103,7 @@ ATTN__NOINLINE void attn__group_output(const attn__group *g, float *alpha, int f
     float *O = t->O + g->row0 * job->v_pad;
     for (int64_t r = 0; r < rows && pairs; r++)
         isa->pairs_of_row(t->S + r * job->ld, g->start, g->end);
-    if (finish && job->straight_to_o && b->empty && !b->not_finite) {
+    if (!ATTN__SMALL && finish && job->straight_to_o && b->empty && !b->not_finite) {
         int64_t ldo = d->o.stride[job->group == 1 ? 1 : 2];
         float *o = (float *)d->o.data + attn__q_at(&g->u->s, d->o.stride, attn__group_query(g, 0),
                                             attn__group_head(g, 0));
@@ -6667,6 +6671,7 @@ static void attn__carve_gang(attn__head *gang, int64_t h, char *scratch) {
  * scratch, joined in order. With `partial` the result of its one split is left there for
  * flash_merge, so that the bits are the same whether splits run side by side or one after another. */
 static void attn__flash_rows(const attn__rows *u, int64_t heads, char *scratch, float *partial) {
+    if (ATTN__SMALL) heads = 1; /* as gang_of has it: for the compiler */
     const attn__kernels *isa = attn__isa();
     const attn__flash *job = u->job;
     const attn_desc *d = job->d;
@@ -12828,7 +12833,8 @@ ATTN__NOINLINE void ATTN__(tile_dots_long)(int64_t vectors, int64_t rows, const 
 }
 ATTN__INLINE void ATTN__(tile_dots)(int64_t vectors, int64_t rows, int pairs, const float *A,
     int64_t lda, const float *B, int64_t ldb, int64_t K, float *C, int64_t ldc, float *x) {
-    if (K > ATTN__LONG_DIMS) ATTN__(tile_dots_long)(vectors, rows, A, lda, B, ldb, K, C, ldc, x);
+    if (!ATTN__SMALL && K > ATTN__LONG_DIMS)
+        ATTN__(tile_dots_long)(vectors, rows, A, lda, B, ldb, K, C, ldc, x);
     else
         ATTN__(mm_of)(vectors, rows, pairs)(
             ATTN__QK, A, lda, B, ldb, K, ATTN__SUM_DIMS >> pairs, C, ldc, x);
@@ -14993,7 +14999,11 @@ static const attn__kernels ATTN__(table) = {
 #else
     NULL,
 #endif
+#if !ATTN__SMALL
     ATTN__(tile_dots_long),
+#else
+    NULL,
+#endif
     ATTN__(mm_columns),
     ATTN__(pack_k),
     ATTN__(pack_single_k),
@@ -15011,7 +15021,11 @@ static const attn__kernels ATTN__(table) = {
     NULL,
 #endif
     ATTN__(rows_bad),
+#if !ATTN__SMALL
     ATTN__(bias_hides),
+#else
+    NULL,
+#endif
     ATTN__(seen_row),
     ATTN__(finish),
     ATTN__(fma1),
@@ -15019,12 +15033,21 @@ static const attn__kernels ATTN__(table) = {
     ATTN__(join),
     ATTN__(group_scores),
     ATTN__(group_softmax),
+#if !ATTN__SMALL
     ATTN__(thin_moderate),
     ATTN__(thin_scale),
     ATTN__(thin_widen),
     ATTN__(thin_dots_of),
     ATTN__(thin_scores),
     ATTN__(thin_columns),
+#else
+    NULL,
+    NULL,
+    NULL,
+    NULL,
+    NULL,
+    NULL,
+#endif
 #if ATTN__BACKWARD
     ATTN__(backward_rows),
     ATTN__(bwd_row),
