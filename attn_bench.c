@@ -177,13 +177,16 @@
    program does. Each has its median; old and new are the lowest tenths of those, for other load only
    ever slows a process down. The interval is a bootstrap over processes; p is the share of the ways
    to deal the processes to two runs that rank the fastest tenths of the two as far apart. With
-   fewer than five processes calls take their place. A row is slower when p is below 0.01 and the
-   interval lies above 5%; the run then measures once more, in new processes, and only a row that is
-   slower again makes the exit code 1. What a slower clock explains is taken out. A row that was
-   measured and is wrong or fails now is named, and makes it 1 too; of rows that are not measured now
-   the number is said. --baseline OLD --saved NEW compares two saved runs, measures nothing and takes
-   no other flags. Another processor, or no row in common, is an error (exit code 2). Ctrl-C and
-   SIGHUP end with the rows that are finished, as one whole document.
+   fewer than five processes calls take their place, and one line warns. A row is slower when p is
+   below 0.01 and the interval lies above 5%; the run then measures once more, in new processes, and
+   only a row that is slower again makes the exit code 1. It is `same` when the interval is within
+   5%, and else `unclear`, which makes no exit code. What a slower clock explains of a row that is
+   slower is taken out, by the medians of the peaks beside the calls, a tenth at most; its line says
+   so. The changes of p95 and p99 are shown, and judge nothing. A row that was measured and is wrong
+   or fails now is named, and makes the exit code 1 too; of rows that are not measured now the number
+   is said. --baseline OLD --saved NEW compares two saved runs, measures nothing and takes no other
+   flags. Another processor, or no row in common, is an error (exit code 2). Ctrl-C and SIGHUP end
+   with the rows that are finished, as one whole document.
 
    TROUBLE
      the same case varies by 10% and more   other load, or a drifting clock: `of peak` moves less
@@ -196,8 +199,8 @@
                   of both: measure again on an idle machine
      nothing is compared                    the baseline is of another processor or ISA: save one on
                   this machine
-     too few                                so few calls cannot tell a change from noise: raise
-                  --iterations in both runs
+     too few, unclear                       so few calls, or processes, cannot tell a change from
+                  noise: raise --iterations, or --processes, in both runs
      would take about N s                   the reference is plain f64 loops; --verify runs it
                   however long it takes
      128 GiB of scores do not fit           standard stores all scores; flash does not
@@ -2662,8 +2665,11 @@ enum { MOST_BACKENDS = 8, MOST_PARTS = 2 * MOST_BACKENDS };
  * that equal programs differ so. */
 typedef struct comparison {
     const row *now, *old;
+    int processes; /* of the side that has fewer */
     double now_ms, old_ms, ratio, low, high, p;
-    const char *verdict; /* slower, faster, same, too few */
+    double p95, p99;     /* how many times as long those of all calls take */
+    double clock;        /* how much slower a clock was taken out of all ratios; 1: none */
+    const char *verdict; /* slower, faster, same, unclear, too few */
 } comparison;
 
 typedef struct writer {
@@ -6137,15 +6143,19 @@ static void print_comparisons(FILE *out, const bench *b) {
     if (!b->comparison_count) return;
     fputs(
         "\ncompared with the baseline: the fastest tenth of each, the change with its 95% interval, "
-        "p of a rank test\nverdict       old        new   change  from     to        p\n",
+        "p of a rank test;\nthe changes of p95 and p99 of all calls\n"
+        "verdict       old        new   change  from     to        p      p95     p99\n",
         out);
     for (int64_t i = 0; i < b->comparison_count; i++) {
         const comparison *c = &b->comparisons[i];
         format_time(c->old_ms, old, sizeof old), format_time(c->now_ms, now, sizeof now);
-        fprintf(out, "%-7s %9s  %9s %+6.1f%% %+6.1f%% %+6.1f%% %8.2g %s %s, %s %s, %lld thr\n",
+        fprintf(out,
+            "%-7s %9s  %9s %+6.1f%% %+6.1f%% %+6.1f%% %8.2g %+6.1f%% %+6.1f%% %s %s, %s %s, %lld thr",
             c->verdict, old, now, 100 * (c->ratio - 1), 100 * (c->low - 1), 100 * (c->high - 1),
-            c->p, c->now->name, c->now->backend, c->now->dtype, c->now->pass,
-            (long long)c->now->threads);
+            c->p, 100 * (c->p95 - 1), 100 * (c->p99 - 1), c->now->name, c->now->backend,
+            c->now->dtype, c->now->pass, (long long)c->now->threads);
+        if (c->clock > 1) fprintf(out, "; without a clock %.2fx slower", c->clock);
+        fputc('\n', out);
     }
     fputc('\n', out);
 }
@@ -6336,6 +6346,9 @@ static void json_comparisons(FILE *out, const bench *b) {
         json_number(out, "delta", c->ratio - 1);
         json_number(out, "delta_low", c->low - 1);
         json_number(out, "delta_high", c->high - 1);
+        json_number(out, "delta_p95", c->p95 - 1);
+        json_number(out, "delta_p99", c->p99 - 1);
+        json_number(out, "clock", c->clock);
         json_number(out, "p", c->p);
         fprintf(out, ", \"verdict\": \"%s\"}", c->verdict);
     }
@@ -7101,22 +7114,27 @@ static list thinned(list all, double room[MOST_PROCESSES]) {
 }
 
 /* Slower or faster: by a rank test, and by so much that no drift between two runs explains it. The
- * samples of a process are no independent ones: with enough processes their medians are ranked. */
+ * same: the interval has no such change in it; where it has, and nothing is shown, that is unclear.
+ * The samples of a process are no independent ones: with enough processes their medians are ranked. */
 static const double SIGNIFICANT = 0.01, NOTICEABLE = 1.05;
 enum { ENOUGH_PROCESSES = 5 };
 
 static comparison compare_samples(const samples *old, const samples *now) {
-    comparison c = {.verdict = "same"};
+    comparison c = {.verdict = "same",
+        .processes = old->processes < now->processes ? old->processes : now->processes};
     double room[2][MOST_PROCESSES];
-    bool many = old->processes >= ENOUGH_PROCESSES && now->processes >= ENOUGH_PROCESSES;
+    bool many = c.processes >= ENOUGH_PROCESSES;
     list x = many ? (list){(double *)(uintptr_t)old->medians, old->processes} : old->all;
     list y = many ? (list){(double *)(uintptr_t)now->medians, now->processes} : now->all;
     x = thinned(x, room[0]), y = thinned(y, room[1]);
     compare_lists(&c, x, y);
     c.p = rank_test(x, y);
+    c.p95 = quantile(now->all.x, now->all.n, 0.95) / quantile(old->all.x, old->all.n, 0.95);
+    c.p99 = quantile(now->all.x, now->all.n, 0.99) / quantile(old->all.x, old->all.n, 0.99);
     if (least_p(x.n, y.n) > SIGNIFICANT) c.verdict = "too few";
     else if (c.p < SIGNIFICANT && c.low > NOTICEABLE) c.verdict = "slower";
     else if (c.p < SIGNIFICANT && c.high < 1 / NOTICEABLE) c.verdict = "faster";
+    else if (c.low < 1 / NOTICEABLE || c.high > NOTICEABLE) c.verdict = "unclear";
     return c;
 }
 
@@ -7157,19 +7175,29 @@ static void find_measured(measured *m, const row *rows, int64_t count, const row
         }
 }
 
-/* How much slower the processor's clock is than when the row was saved, by the peaks sampled beside
- * the two, of the fastest tenth like the times: taken out of the comparison. */
+/* How much slower the processor's clock is than when the row was saved, by the medians of the peaks
+ * sampled beside the two; a tenth at most, more is no clock's doing. */
 static double slower_clock(measured *now, measured *old) {
+    static const double most = 1.1;
     measured *const sides[] = {now, old};
     double peaks[2];
     for (int i = 0; i < 2; i++) {
         int64_t n = 0; /* a row without a share of the peak says nothing of it */
         for (int64_t k = 0; k < sides[i]->n; k++)
             if (isfinite(sides[i]->peaks[k])) sides[i]->peaks[n++] = sides[i]->peaks[k];
-        qsort(sides[i]->peaks, (size_t)n, sizeof *sides[i]->peaks, by_size);
-        peaks[i] = quantile(sides[i]->peaks, n, 1 - FASTEST);
+        peaks[i] = median(sides[i]->peaks, n);
     }
-    return isfinite(peaks[1] / peaks[0]) && peaks[1] > peaks[0] ? peaks[1] / peaks[0] : 1;
+    const double slower = peaks[1] / peaks[0];
+    return slower > 1 ? fmin(slower, most) : 1;
+}
+
+/* `now` beside `old` on a clock so much slower. */
+static comparison compare_measured(const measured *now, const measured *old, double clock) {
+    samples x = gather(old->lists, old->n, clock), y = gather(now->lists, now->n, 1);
+    comparison c = compare_samples(&x, &y);
+    c.now = now->first, c.old = old->first, c.clock = clock;
+    free_samples(&x), free_samples(&y);
+    return c;
 }
 
 /* Compares rows, and more of them, with those saved; how many are slower. */
@@ -7186,11 +7214,9 @@ static int64_t compare_rows(bench *b, const row *rows, int64_t count, const row 
         find_measured(&then, old->rows, old->count, &rows[i]);
         if (now.first != &rows[i] || !then.n) /* compared already, or never saved */
             continue;
-        samples x = gather(then.lists, then.n, slower_clock(&now, &then));
-        samples y = gather(now.lists, now.n, 1);
-        comparison c = compare_samples(&x, &y);
-        c.now = now.first, c.old = then.first;
-        free_samples(&x), free_samples(&y);
+        comparison c = compare_measured(&now, &then, 1);
+        if (!strcmp(c.verdict, "slower")) /* a clock excuses, it makes nothing faster */
+            c = compare_measured(&now, &then, slower_clock(&now, &then));
         b->comparisons = grow(b->comparisons, b->comparison_count, sizeof *b->comparisons);
         b->comparisons[b->comparison_count++] = c;
         slow += !strcmp(c.verdict, "slower");
@@ -7212,7 +7238,7 @@ static int64_t confirm_slower(bench *b, const baseline *old) {
         for (int64_t k = 0; k < again.comparison_count && !strcmp(c->verdict, "slower"); k++)
             if (is_same_row(again.comparisons[k].now, c->now) &&
                 strcmp(again.comparisons[k].verdict, "slower"))
-                c->verdict = "same";
+                c->verdict = again.comparisons[k].verdict;
         slow += !strcmp(c->verdict, "slower");
     }
     free(again.comparisons);
@@ -7255,8 +7281,20 @@ static int judge_baseline(bench *b, const row *rows, int64_t count, const baseli
     if (slow && b->writer && !interrupted) /* this is a run, no saved one */
         slow = confirm_slower(b, old);
     if (slow < 0) return EXIT_BAD;
-    fprintf(stderr, "attn_bench: baseline: %lld rows compared, %lld slower\n",
-        (long long)b->comparison_count, (long long)slow);
+    int64_t unclear = 0;
+    int fewest = MOST_PROCESSES;
+    for (int64_t i = 0; i < b->comparison_count; i++) {
+        const comparison *c = &b->comparisons[i];
+        unclear += !strcmp(c->verdict, "unclear");
+        fewest = c->processes < fewest ? c->processes : fewest;
+    }
+    fprintf(stderr, "attn_bench: baseline: %lld rows compared, %lld slower, %lld unclear\n",
+        (long long)b->comparison_count, (long long)slow, (long long)unclear);
+    if (fewest < ENOUGH_PROCESSES)
+        fprintf(stderr,
+            "attn_bench: baseline: calls of %d process(es) are compared as if each were one: "
+            "--processes %d and more are surer\n",
+            fewest, ENOUGH_PROCESSES);
     return slow || faults ? EXIT_WRONG : 0;
 }
 

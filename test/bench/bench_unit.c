@@ -57,6 +57,20 @@ static bool expect(bool right, const char *format, ...)
     return false;
 }
 
+/* Whether what was written has all of these texts, and none of those that begin with '!'. */
+static void expect_said(const char *what, FILE *f, const char *const *texts)
+{
+    static char all[1 << 16];
+    rewind(f);
+    all[fread(all, 1, sizeof all - 1, f)] = 0;
+    fclose(f);
+    for (; *texts; texts++) {
+        bool absent = **texts == '!';
+        expect(absent == !strstr(all, *texts + absent), "%s: %s \"%s\" in:\n%s", what, absent ? "there is" : "no", *texts + absent, all);
+    }
+}
+#define SAID(what, f, ...) expect_said(what, f, (const char *const[]){ __VA_ARGS__, NULL })
+
 /* ------------------------------------------------------------------------------------------ a backend that errs
  * It computes by flash, then spoils one output. */
 enum { NOTHING, ZERO, NEGATED, TIMES_5, ONE_ELEMENT, ONE_ROW, SWAPPED, TWO_PERCENT, NOT_A_NUMBER, FAULTS, TINY, FINITE_ALL };
@@ -700,8 +714,8 @@ static void test_processes(void)
     list lists[2][MOST];
     /* half of the processes are in a state that is slower by so much; so many of 60 runs may be judged otherwise */
     static const struct { double state, slower; int processes; const char *verdict; int otherwise; } cases[] = {
-        { 0.5, 1, 5, "same", 1 },      { 0, 1.15, 5, "slower", 0 }, { 0, 1 / 1.15, 5, "faster", 0 }, { 0, 1, 5, "same", 0 },
-        { 0.16, 1, 25, "same", 0 },    { 0.5, 1, 25, "same", 0 },   { 0.16, 1.15, 25, "slower", 6 }, { 0.3, 1 / 1.15, 25, "faster", 6 },
+        { 0.5, 1, 5, "unclear", 2 },   { 0, 1.15, 5, "slower", 0 }, { 0, 1 / 1.15, 5, "faster", 0 }, { 0, 1, 5, "same", 0 },
+        { 0.16, 1, 25, "same", 6 },    { 0.5, 1, 25, "same", 6 },   { 0.16, 1.15, 25, "slower", 6 }, { 0.3, 1 / 1.15, 25, "faster", 6 },
         { 0.04, 1.15, 25, "slower", 0 },
     };
     for (int k = 0; k < COUNT(cases); k++)
@@ -722,6 +736,28 @@ static void test_processes(void)
                 expect(wrong <= cases[k].otherwise, "%d of %d runs of case %d are not %s", wrong, RUNS, k, cases[k].verdict);
             free_samples(&old), free_samples(&now);
         }
+}
+
+/* What the samples cannot tell is unclear; tails are those of all calls. */
+static void test_unclear(void)
+{
+    static const struct { const char *old, *now, *verdict; double p95; } cases[] = {
+        { "1 1.01 1.02 1.03 1.04 1.05 1.06 1.07", "1.13 1.15 1.17 0.99 1.19 1.21 1.22 1.23", "unclear", 1.15 },
+        { "1 1 1 1 1 1 1 1.3", "1 1 1 1 1 1 1 1", "same", 1 / 1.195 },
+        { "1 1.3 1.35 1.4 1.5 1.6", "1 1.3 1.35 1.4 1.5 1.6", "unclear", 1 },
+        { "1 1.01 1.01 1.02 1.02", "1 1.01 1.01 1.02 1.02", "same", 1 },
+        { "1 2 3", "1 2 3", "too few", 1 },
+    };
+    for (int i = 0; i < COUNT(cases); i++) {
+        list x = numbers(cases[i].old), y = numbers(cases[i].now), one[2][MOST_PROCESSES];
+        for (int64_t k = 0; k < x.n; k++) one[0][k] = (list){ x.x + k, 1 }, one[1][k] = (list){ y.x + k, 1 };
+        samples old = gather(one[0], (int)x.n, 1), now = gather(one[1], (int)y.n, 1);
+        comparison c = compare_samples(&old, &now);
+        expect(!strcmp(c.verdict, cases[i].verdict) && c.processes == (int)x.n, "case %d, p %g, [%g, %g]: %s", i, c.p, c.low, c.high, c.verdict);
+        expect(fabs(c.p95 - cases[i].p95) < 0.02, "p95 of case %d: %g times", i, c.p95);
+        free_samples(&old), free_samples(&now);
+        free(x.x), free(y.x);
+    }
 }
 
 static void test_median_interval(void)
@@ -1283,16 +1319,18 @@ static void test_comparison_parts(void)
     double old_peaks[] = { 90, 100, 110 }, new_peaks[] = { 85, 80, 75 };
     measured was = { .n = 3 }, now = { .n = 3 };
     memcpy(was.peaks, old_peaks, sizeof old_peaks), memcpy(now.peaks, new_peaks, sizeof new_peaks);
-    expect(near(slower_clock(&now, &was), 108.0 / 84), "the fastest tenth of three clocks of 84 after 108: %g", slower_clock(&now, &was));
+    expect(near(slower_clock(&now, &was), 1.1), "no clock is %g times slower", slower_clock(&now, &was));
+    now.peaks[0] = 300, now.peaks[1] = 95, now.peaks[2] = 80;
+    expect(near(slower_clock(&now, &was), 100.0 / 95), "medians of clocks: %g", slower_clock(&now, &was));
     expect(slower_clock(&was, &now) == 1, "a faster clock counts: %g", slower_clock(&was, &now));
     now.peaks[1] = NAN, now.n = 0;
     expect(slower_clock(&now, &was) == 1, "no clock known");
     for (int at = 0; at < 25; at++) {               /* one process of 25 has no peak */
         now.n = was.n = 25;
-        for (int i = 0; i < 25; i++) was.peaks[i] = 100 + (i * 7 % 25 - 12) * 0.01, now.peaks[i] = 80 + (i * 11 % 25 - 12) * 0.01;
+        for (int i = 0; i < 25; i++) was.peaks[i] = 100 + (i * 7 % 25 - 12) * 0.01, now.peaks[i] = 92 + (i * 11 % 25 - 12) * 0.01;
         now.peaks[at] = NAN, was.peaks[24 - at] = INFINITY;
         double factor = slower_clock(&now, &was);
-        expect(fabs(factor - 1.25) < 0.001, "no peak of process %d: a clock %g times slower", at, factor);
+        expect(fabs(factor - 100.0 / 92) < 0.001, "no peak of process %d: a clock %g times slower", at, factor);
     }
     double all[200], room[MOST_PROCESSES];
     for (int i = 0; i < 200; i++) all[i] = i;
@@ -1332,9 +1370,9 @@ static void test_comparison_parts(void)
 static void test_compared_rows(void)
 {
     enum { PROCESSES = 5, CALLS = 8 };
-    static const struct { double clock, slower; const char *verdict; } cases[] = {
-        { 1, 1, "same" },     { 1, 1.25, "slower" },    { 0.8, 1.25, "same" }, { 0.8, 1.6, "slower" },
-        { 1.25, 1, "same" },  { 1.25, 1.25, "slower" }, { 1, 0.8, "faster" },  { 0.8, 1, "faster" },
+    static const struct { double clock, slower, taken_out; const char *verdict; } cases[] = {
+        { 1, 1, 1, "same" },     { 1, 1.25, 1, "slower" },    { 0.92, 1 / 0.92, 1 / 0.92, "same" }, { 0.8, 1.25, 1.1, "slower" },
+        { 1.25, 1, 1, "same" },  { 1.25, 1.25, 1, "slower" }, { 1, 0.8, 1, "faster" },              { 0.8, 1, 1, "same" },
     };
     bench_case c = { .suite = find_suite("shape") };
     static double x[2][PROCESSES][CALLS];
@@ -1356,8 +1394,11 @@ static void test_compared_rows(void)
             expect(!strcmp(b.comparisons->verdict, cases[k].verdict), "clock %g, %g times as long: %s", cases[k].clock, cases[k].slower,
                    b.comparisons->verdict);
             expect(slow == !strcmp(cases[k].verdict, "slower"), "%d are slower", (int)slow);
-            double clock = cases[k].clock < 1 ? 1 / cases[k].clock : 1;
-            expect(fabs(b.comparisons->ratio - cases[k].slower / clock) < 1e-3, "the ratio is %g", b.comparisons->ratio);
+            expect(fabs(b.comparisons->ratio - cases[k].slower / cases[k].taken_out) < 1e-3, "the ratio is %g", b.comparisons->ratio);
+            FILE *f = tmpfile();
+            print_comparisons(f, &b);
+            if (cases[k].taken_out > 1) SAID("a clock", f, cases[k].taken_out > 1.09 ? "; without a clock 1.10x slower\n" : "; without a clock 1.09x slower\n");
+            else SAID("no clock", f, "!clock");
             expect(b.comparisons->now == &rows[1][0] && b.comparisons->old == &rows[0][0], "rows of case %d", k);
         }
         free(b.comparisons);
@@ -1467,20 +1508,6 @@ static void derive_made(void)
     for (int64_t i = 0; i < made.b.row_count; i++) derive_row(&made.b, &made.rows[i]);
     derive_exponents(&made.b);
 }
-
-/* Whether what was written has all of these texts, and none of those that begin with '!'. */
-static void expect_said(const char *what, FILE *f, const char *const *texts)
-{
-    static char all[1 << 16];
-    rewind(f);
-    all[fread(all, 1, sizeof all - 1, f)] = 0;
-    fclose(f);
-    for (; *texts; texts++) {
-        bool absent = **texts == '!';
-        expect(absent == !strstr(all, *texts + absent), "%s: %s \"%s\" in:\n%s", what, absent ? "there is" : "no", *texts + absent, all);
-    }
-}
-#define SAID(what, f, ...) expect_said(what, f, (const char *const[]){ __VA_ARGS__, NULL })
 
 /* What a case moves and computes, counted by hand. */
 static void test_counts(void)
@@ -1770,12 +1797,12 @@ static void test_written(void)
     SAID("a row of json", f, "   {\"suite\": \"memory\"", "\"causal\": true", "\"gflops\": null", "\"p99_ms\": null", "\"p50_ms\": 2,", "\"kv_dtype\": \"f16\"", "!inf", "!nan");
     begin_json(f = tmpfile(), &(bench){ .fma_peak = 100, .dot_peak = 300, .bandwidth = 7 });
     SAID("context", f, "\"fma_peak_gflops\": 100, \"dot_peak_gflops\": 300, \"read_bandwidth_gbytes\": 7, \"command\": []");
-    comparison c = { .now = r, .old = &plain, .now_ms = 5, .old_ms = 4, .ratio = 1.25, .low = 1.125, .high = 1.5, .p = 0.25, .verdict = "slower" };
+    comparison c = { .now = r, .old = &plain, .now_ms = 5, .old_ms = 4, .ratio = 1.25, .low = 1.125, .high = 1.5, .p95 = 1.5, .p99 = 2, .clock = 1, .p = 0.25, .verdict = "slower" };
     made.b.comparisons = &c, made.b.comparison_count = 1;
     json_comparisons(f = tmpfile(), &made.b);
-    SAID("a comparison in json", f, "\"threads\": 3, \"old_ms\": 4, \"new_ms\": 5, \"delta\": 0.25, \"delta_low\": 0.125, \"delta_high\": 0.5, \"p\": 0.25, \"verdict\": \"slower\"}");
+    SAID("a comparison in json", f, "\"threads\": 3, \"old_ms\": 4, \"new_ms\": 5, \"delta\": 0.25, \"delta_low\": 0.125, \"delta_high\": 0.5, \"delta_p95\": 0.5, \"delta_p99\": 1, \"clock\": 1, \"p\": 0.25, \"verdict\": \"slower\"}");
     print_comparisons(f = tmpfile(), &made.b);
-    SAID("a comparison", f, "slower   4.000 ms   5.000 ms  +25.0%  +12.5%  +50.0%     0.25 B1 S64 H2 D16 causal flash, f32 fwd, 3 thr\n");
+    SAID("a comparison", f, "slower   4.000 ms   5.000 ms  +25.0%  +12.5%  +50.0%     0.25  +50.0% +100.0% B1 S64 H2 D16 causal flash, f32 fwd, 3 thr\n");
 }
 
 /* A saved row has a cell for each heading, where it says nothing too: it is read as it was written. */
@@ -2108,6 +2135,7 @@ int main(int argc, char **argv)
     test_utf8();
     test_bootstrap();
     test_processes();
+    test_unclear();
     test_median_interval();
     test_summary();
     test_outliers();
