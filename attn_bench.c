@@ -108,6 +108,8 @@
    changes meanwhile changes for all of them. An outlier or a slow first call is named below.
    The table has the columns that decide, in 100 characters; --wide has all of them, csv and
    json too, and the samples. A forward call is timed without lse, and verified with it.
+   After the timed calls one more has to leave the bits of the first, or is verified itself. A call
+   that writes to its inputs, or beside any tensor, or not to all of its outputs, is wrong.
      p50          median of the `n` timed calls, with half of its 95% interval. Every rate and
                   ratio is one of medians.
      GFLOP/s      2 x visible pairs x heads x (head_dim + v_dim), the backward 2.5 times that.
@@ -1635,6 +1637,13 @@ typedef struct promise {
         effective; /* of the rank mode: dimensions summed, effective rank; means of heads */
 } promise;
 
+/* Memory of a problem between two margins that nobody writes to. `sum`: of what an input holds. */
+typedef struct block {
+    char *data;
+    int64_t bytes;
+    uint64_t sum;
+} block;
+
 /* The tensors of a case and their description; dtype of o is that of q. */
 typedef struct problem {
     attn_desc d;
@@ -1645,25 +1654,39 @@ typedef struct problem {
     float *lse; /* owned; d.lse where a call has it */
     /* k and v of int16 once more, in the places of their elements: their planes cannot be sliced */
     float *k_f32, *v_f32;
-    void *owned[48];
+    block owned[48];
     int owned_count;
     bool failed;                /* an allocation failed */
     double pairs, flops, bytes; /* visible pairs over batch and heads; of one call */
     char message[256];
 } problem;
 
+enum { MARGIN = 64, MARGIN_BYTE = 0x5a };
+
+/* Of a problem that is made again: the same memory in the same order. */
 static void *own(problem *p, int64_t bytes) {
-    void *memory = aligned_get((size_t)bytes + 64, 64);
+    block *x = &p->owned[p->owned_count];
+    char *memory = x->data ? x->data - MARGIN : aligned_get((size_t)bytes + 2 * MARGIN, MARGIN);
     if (!memory) {
         p->failed = true;
         return NULL;
     }
-    return p->owned[p->owned_count++] = memory;
+    memset(memory, MARGIN_BYTE, MARGIN);
+    memset(memory + MARGIN + bytes, MARGIN_BYTE, MARGIN);
+    x->data = memory + MARGIN, x->bytes = bytes;
+    p->owned_count++;
+    return x->data;
 }
 
-static void problem_free(problem *p) {
-    while (p->owned_count) aligned_put(p->owned[--p->owned_count]);
+/* Gives back what was owned from the n-th block on. */
+static void disown(problem *p, int n) {
+    for (block *x; p->owned_count > n; x->data = NULL) {
+        x = &p->owned[--p->owned_count];
+        aligned_put(x->data - MARGIN);
+    }
 }
+
+static void problem_free(problem *p) { disown(p, 0); }
 
 static uint64_t mix(uint64_t x) /* the finalizer of splitmix64 */
 {
@@ -1922,10 +1945,17 @@ static double score_bytes(const bench_case *c) {
     return 4.0 * (double)c->v[BATCH] * (double)c->v[HEADS] * (double)c->v[SEQ] * (double)c->v[KV];
 }
 
-/* Reads the dense tensors from files instead of filling them. */
+static void *own_copy(problem *p, const npy *a) {
+    const int64_t bytes = attn__bytes(a->dtype, a->count);
+    void *copy = own(p, bytes);
+    return copy ? memcpy(copy, a->data, (size_t)bytes) : NULL;
+}
+
+/* Takes the dense tensors from files instead of filling them. */
 static void take_files(problem *p, const files *in) {
     attn_desc *d = &p->d;
-    d->q.data = in->q.data, d->k.data = in->k.data, d->v.data = in->v.data;
+    d->q.data = own_copy(p, &in->q), d->k.data = own_copy(p, &in->k);
+    d->v.data = own_copy(p, &in->v);
     if (!in->has_mask) return;
     const npy *m = &in->mask;
     int64_t step = 1;
@@ -1934,7 +1964,7 @@ static void take_files(problem *p, const files *in) {
         step *= m->shape[i + 1];
         d->mask.stride[to] = m->shape[i] == 1 ? ATTN_BROADCAST : step;
     }
-    d->mask.data = m->data;
+    d->mask.data = own_copy(p, m);
 }
 
 /* What the planes of t stand for, each in the place of its element; NULL where t has none. */
@@ -1959,11 +1989,9 @@ static void give_message(problem *p, bool wanted) {
     p->d.message_size = wanted ? sizeof p->message : 0;
 }
 
-/* Memory, data and counts of a case; false when memory is short. */
-static bool problem_make(const bench_case *c, const files *in, problem *p) {
+/* Its tensors, described; p->failed when memory is short. */
+static void fill_problem(const bench_case *c, const files *in, problem *p) {
     const int64_t *v = c->v;
-    static const double work[] = {1, 2.5, 3.5};
-    memset(p, 0, sizeof *p);
     describe(c, &p->d);
     attn_desc *d = &p->d;
     int64_t blocks = v[PAGE] ? v[BATCH] * ((v[KV] + v[PAGE] - 1) / v[PAGE]) : v[BATCH];
@@ -1983,14 +2011,134 @@ static bool problem_make(const bench_case *c, const files *in, problem *p) {
     if (v[POLICY]) p->cert = own(p, v[BATCH] * v[HEADS] * v[SEQ] * 4);
     if (v[PASS] != FWD) make_gradients(p, c);
     give_message(p, true);
+}
+
+/* Memory, data and counts of a case; false when memory is short. */
+static bool problem_make(const bench_case *c, const files *in, problem *p) {
+    const int64_t *v = c->v;
+    static const double work[] = {1, 2.5, 3.5};
+    memset(p, 0, sizeof *p);
+    fill_problem(c, in, p);
     if (p->failed) {
         problem_free(p);
         return false;
     }
-    p->pairs = count_pairs(d);
+    p->pairs = count_pairs(&p->d);
     p->flops = work[v[PASS]] * 2 * p->pairs * (double)(v[DIM] + v[V_DIM]);
-    p->bytes = tensor_bytes(c) - unseen_bytes(c, d);
+    p->bytes = tensor_bytes(c) - unseen_bytes(c, &p->d);
     return true;
+}
+
+/* The inputs once more, in their places; all else of the problem is as it was. */
+static void refill_problem(const bench_case *c, const files *in, problem *p) {
+    const attn_desc d = p->d;
+    const attn_grad g = p->g;
+    const int owned = p->owned_count;
+    p->owned_count = 0;
+    fill_problem(c, in, p);
+    p->owned_count = owned, p->d = d, p->g = g;
+}
+
+/* What a block of the problem is to a call. */
+static const char *block_name(const problem *p, const block *x, bool *input) {
+    const attn_desc *d = &p->d;
+    const attn_grad *g = &p->g;
+    const bool appends = d->append.len > 0; /* to k and v */
+    const struct {
+        const char *name;
+        const void *data;
+        bool input;
+    } known[] = {{"q", d->q.data, true}, {"k", d->k.data, !appends}, {"v", d->v.data, !appends},
+        {"scales of k", d->k.scale, !appends}, {"scales of v", d->v.scale, !appends},
+        {"mask", d->mask.data, true}, {"used_k", d->seq.used_k, true},
+        {"block_table", d->seq.block_table, true}, {"new keys", d->append.k.data, true},
+        {"new values", d->append.v.data, true}, {"dout", g->dout.data, true},
+        {"o", d->o.data, false}, {"lse", p->lse, false}, {"dq", g->dq.data, false},
+        {"dk", g->dk.data, false}, {"dv", g->dv.data, false}, {"certificates", p->cert, false},
+        {"workspace", d->workspace, false}};
+    for (int i = 0; i < COUNT(known); i++)
+        if (known[i].data == x->data) {
+            *input = known[i].input;
+            return known[i].name;
+        }
+    *input = false;
+    return "memory";
+}
+
+/* A sum that no change of one word leaves as it is. */
+static uint64_t checksum(uint64_t sum, const void *data, size_t bytes) {
+    enum { LANES = 4 };
+    const char *at = data;
+    uint64_t lane[LANES] = {sum, 1, 2, 3}, word[LANES] = {0};
+    while (bytes) {
+        const size_t n = bytes < sizeof word ? bytes : sizeof word;
+        memcpy(word, at, n);
+        for (int i = 0; i < LANES; i++) {
+            lane[i] = (lane[i] ^ word[i]) * UINT64_C(0x9e3779b97f4a7c15);
+            lane[i] ^= lane[i] >> 29;
+        }
+        at += n, bytes -= n;
+    }
+    return mix(lane[0] + mix(lane[1] + mix(lane[2] + mix(lane[3]))));
+}
+
+static uint64_t block_sum(const block *x) { return checksum(0, x->data, (size_t)x->bytes); }
+
+/* Keeps in mind what the inputs hold before a call. */
+static void remember_inputs(problem *p) {
+    bool input;
+    for (int i = 0; i < p->owned_count; i++)
+        if (block_name(p, &p->owned[i], &input) && input) p->owned[i].sum = block_sum(&p->owned[i]);
+}
+
+/* Whether a margin of a block was written to; it is made anew. */
+static bool margins_hit(block *x) {
+    char *const margins[] = {x->data - MARGIN, x->data + x->bytes};
+    bool hit = false;
+    for (int m = 0; m < 2; m++) {
+        for (int i = 0; i < MARGIN; i++) hit |= margins[m][i] != MARGIN_BYTE;
+        memset(margins[m], MARGIN_BYTE, MARGIN);
+    }
+    return hit;
+}
+
+/* What a call leaves behind, of one sequence: o, the gradients and lse. */
+enum { CALL_OUTPUTS = 5 };
+typedef struct call_output {
+    const char *name;
+    const void *data;
+    size_t bytes, each; /* of all and of an element; 0: the call has no such output */
+} call_output;
+
+static void find_outputs(const problem *p, call_output to[CALL_OUTPUTS]) {
+    static const char *const names[] = {"o", "dq", "dk", "dv"};
+    const attn_desc *d = &p->d;
+    const attn_out *out[] = {&d->o, &p->g.dq, &p->g.dk, &p->g.dv};
+    for (int i = 0; i < COUNT(out); i++)
+        to[i] = (call_output){names[i], out[i]->data,
+            out[i]->data ? (size_t)attn__bytes(out[i]->dtype, out[i]->stride[0]) : 0,
+            (size_t)attn__bytes(out[i]->dtype, 1)};
+    to[CALL_OUTPUTS - 1] =
+        (call_output){"lse", d->lse, d->lse ? (size_t)(d->heads * d->q_len * 4) : 0, 4};
+}
+
+/* The bits of all outputs. */
+static uint64_t output_bits(const problem *p) {
+    call_output out[CALL_OUTPUTS];
+    uint64_t sum = 0;
+    find_outputs(p, out);
+    for (int i = 0; i < CALL_OUTPUTS; i++)
+        sum = checksum(sum, out[i].data, (size_t)p->d.batch * out[i].bytes);
+    return sum;
+}
+
+/* How many elements of an output, of the whole batch, are as `poison` left them. */
+static int64_t count_unwritten(const problem *p, const call_output *x) {
+    static const unsigned char poisoned[] = {0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff};
+    const char *at = x->data, *const end = at + (size_t)p->d.batch * x->bytes;
+    int64_t n = 0;
+    for (; at < end; at += x->each) n += !memcmp(at, poisoned, x->each);
+    return n;
 }
 
 /* The call without its tolerance. */
@@ -2131,7 +2279,7 @@ static void compare_lse(verdict *v, double got, double expected, double allowed)
     double largest = v->max_error;
     bool empty = isinf(expected) && expected < 0;
     v->checking = "lse";
-    compare(v, got, empty && got != expected ? 0 : expected, empty ? 0 : allowed);
+    compare(v, empty && got != expected ? 0 : got, expected, allowed); /* 0: any other number */
     v->max_error = largest;
 }
 
@@ -2731,6 +2879,7 @@ typedef struct job {
     double kernel[KERNEL_TIMES]; /* of the last calls on the GPU, in seconds */
     int64_t kernel_count;
     void (*call)(void *); /* what is timed; NULL: nothing */
+    uint64_t bits;        /* of the outputs that were verified */
     timing_plan plan;
     double tokens, peak, bandwidth; /* of a call; sampled before the first */
     list seconds;                   /* of the calls so far */
@@ -2816,10 +2965,13 @@ static bool give_workspace(problem *p, size_t size) {
 
 static void take_workspace(problem *p) {
     int i = p->owned_count;
-    while (p->d.workspace && p->owned[--i] != p->d.workspace) {}
-    if (p->d.workspace) {
-        free(p->d.workspace);
-        memmove(&p->owned[i], &p->owned[i + 1], (size_t)(--p->owned_count - i) * sizeof *p->owned);
+    while (p->d.workspace && p->owned[--i].data != p->d.workspace) {}
+    if (p->d.workspace) { /* it becomes the last one */
+        const block workspace = p->owned[i];
+        memmove(
+            &p->owned[i], &p->owned[i + 1], (size_t)(p->owned_count - 1 - i) * sizeof *p->owned);
+        p->owned[p->owned_count - 1] = workspace;
+        disown(p, p->owned_count - 1);
     }
     p->d.workspace = NULL;
     p->d.workspace_size = 0;
@@ -2840,13 +2992,36 @@ static void failed(row *r, const problem *p, attn_status s) {
     remark(r, "failed", "%s", *p->message ? p->message : attn_status_text(s));
 }
 
-/* The call as it is timed. A gradient alone needs the forward's o and lse first. */
-static void plain_call(job *j) {
+/* The call as it is timed, and how long it takes. A gradient alone needs a forward's o and lse. */
+static double plain_call(job *j, void (*call)(void *)) {
     poison(j->p);
     if (j->pass == BWD) j->status = run_forward(j->p);
     double start = attn_seconds();
-    timed_call(j);
-    j->r->first_run_ms = 1e3 * (attn_seconds() - start);
+    call(j);
+    return attn_seconds() - start;
+}
+
+/* What a call did to its tensors beside computing: inputs that it wrote to, which are made again,
+ * margins, and what it left unwritten. */
+static void inspect_call(job *j) {
+    problem *p = j->p;
+    call_output out[CALL_OUTPUTS];
+    bool input, spoiled = false;
+    for (int i = 0; i < p->owned_count; i++) {
+        block *x = &p->owned[i];
+        const char *name = block_name(p, x, &input);
+        if (margins_hit(x)) remark(j->r, "wrong", "it wrote beside its %s", name);
+        if (!input || x->sum == block_sum(x)) continue;
+        remark(j->r, "wrong", "it wrote to its %s", name);
+        spoiled = true;
+    }
+    if (spoiled) refill_problem(j->c, j->b->files, p);
+    find_outputs(p, out);
+    for (int i = 0; i < CALL_OUTPUTS; i++) {
+        const int64_t n = count_unwritten(p, &out[i]);
+        if (n)
+            remark(j->r, "wrong", "%s: %lld elements are not written", out[i].name, (long long)n);
+    }
 }
 
 /* A timed forward call has no lse, as a caller who only infers has none. It is verified by a call
@@ -2861,6 +3036,7 @@ static verdict check_forward_calls(job *j, double seconds) {
     p->d.lse = p->lse;
     poison(p);
     j->status = run_pass(p, FWD);
+    if (!j->status) inspect_call(j);
     v.status = ATTN_OK;
     if (!j->status) v = check(p, FWD, seconds);
     if (!j->status && !v.status && memcmp(plain, p->d.o.data, bytes)) {
@@ -2925,24 +3101,21 @@ static void note_promise(job *j) {
     if (*t->why) remark(j->r, NULL, "%s", t->why);
 }
 
-/* The first call, verified. */
-static bool first_call(job *j) {
-    bench *b = j->b;
+/* Whether a call has no lse, as those that are timed. */
+static bool without_lse(const job *j) { return j->pass == FWD && is_timing(j->c->v[MEASURE]); }
+
+/* Whether somebody else answers for the calls: the process that repeats, or nobody. */
+static bool is_trusted(const job *j) { return j->reference || j->b->opt.repeated; }
+
+/* Judges the call that was made; false when that cannot be done. */
+static bool verify_call(job *j) {
+    const bench *b = j->b;
     row *r = j->r;
     problem *p = j->p;
     double seconds = b->opt.verify           ? 1e18
                      : b->selection == WHOLE ? CHECK_SECONDS
                                              : QUICK_CHECK_SECONDS;
-    if (!j->gpu && !give_workspace(p, (size_t)r->workspace_bytes)) j->status = ATTN_ERR_MEMORY;
-    bool without_lse = j->pass == FWD && is_timing(j->c->v[MEASURE]);
-    p->d.lse = without_lse ? NULL : p->lse;
-    if (!j->status) plain_call(j);
-    if (j->status) {
-        failed(r, p, j->status);
-        return false;
-    }
-    if (j->reference || b->opt.repeated) return true; /* verified by the process that repeats */
-    verdict v = without_lse ? check_forward_calls(j, seconds) : check(p, j->pass, seconds);
+    verdict v = without_lse(j) ? check_forward_calls(j, seconds) : check(p, j->pass, seconds);
     if (j->status) {
         remark(r, "failed", "the second call, with lse: %s",
             *p->message ? p->message : attn_status_text(j->status));
@@ -2952,13 +3125,41 @@ static bool first_call(job *j) {
         remark(r, "failed", "the reference cannot check it: %s", attn_status_text(v.status));
         return false;
     }
-    r->max_abs_err = v.max_error;
+    r->max_abs_err = fmax(r->max_abs_err, v.max_error);
     r->rows_verified = v.rows;
-    if (p->promise) note_promise(j);
     if (!(v.worst <= 1))
         remark(r, "wrong", "%s: %.3g times the error that is allowed; largest error of all %.3g",
             v.worst_in ? v.worst_in : "an output", v.worst, v.max_error);
     return true;
+}
+
+/* The first call, verified. */
+static bool first_call(job *j) {
+    row *r = j->r;
+    problem *p = j->p;
+    if (!j->gpu && !give_workspace(p, (size_t)r->workspace_bytes)) j->status = ATTN_ERR_MEMORY;
+    p->d.lse = without_lse(j) ? NULL : p->lse;
+    if (!is_trusted(j)) remember_inputs(p);
+    if (!j->status) r->first_run_ms = 1e3 * plain_call(j, timed_call);
+    if (j->status) {
+        failed(r, p, j->status);
+        return false;
+    }
+    if (is_trusted(j)) return true;
+    j->bits = output_bits(p);
+    inspect_call(j);
+    if (!verify_call(j)) return false;
+    if (p->promise) note_promise(j);
+    return true;
+}
+
+/* One call after those that were timed: it leaves the bits of the first, or is verified itself. */
+static void last_call(job *j) {
+    if (is_trusted(j)) return;
+    plain_call(j, j->call);
+    if (j->status) return;
+    inspect_call(j);
+    if (output_bits(j->p) != j->bits) verify_call(j);
 }
 
 /* ---- cold caches */
@@ -3085,11 +3286,14 @@ static const char *bound_of(const row *r, double pairs, double peak, double band
 /* Where the row stands under the measured roofline. Peak and bandwidth are sampled before and
  * after; the larger counts. */
 static void place_under_roofline(row *r, double peak, double bandwidth) {
+    static const double most_disturbed = 3;
     r->peak_fraction = r->gflops / peak;
     r->bandwidth_fraction = r->gbytes_per_s / bandwidth;
     if (r->peak_fraction > 1) {
-        remark(r, NULL, "no share of the peak: %.2f of the peak sampled, the machine was disturbed",
-            r->peak_fraction);
+        remark(r, NULL, "no share of the peak: %.2f of the peak sampled, %s", r->peak_fraction,
+            r->peak_fraction < most_disturbed
+                ? "the machine was disturbed"
+                : "more than vectors can: matrix units, or work that is not done");
         r->peak_fraction = NAN;
     }
     if (r->bandwidth_fraction > 1) {
@@ -3248,10 +3452,11 @@ static void finish_timing(job *j) {
     row *r = j->r;
     void (*call)(void *) = j->call;
     if (!call) return;
+    if (!j->status && !interrupted) last_call(j);
     j->call = NULL; /* it is finished once */
     if (j->status || interrupted) {
         free(j->seconds.x);
-        failed(r, j->p, j->status);
+        if (strcmp(r->status, "failed")) failed(r, j->p, j->status);
         return;
     }
     summarize(r, j->seconds, j->p, j->tokens);
@@ -3302,23 +3507,7 @@ static void measure_time(job *j) {
     find_published(j->r);
 }
 
-/* What a call leaves behind, of one sequence: o, the gradients and lse. */
-enum { CALL_OUTPUTS = 5 };
-typedef struct call_output {
-    const void *data;
-    size_t bytes; /* 0: the call has no such output */
-} call_output;
-
-static void find_outputs(const problem *p, call_output to[CALL_OUTPUTS]) {
-    const attn_desc *d = &p->d;
-    const attn_out *out[] = {&d->o, &p->g.dq, &p->g.dk, &p->g.dv};
-    for (int i = 0; i < COUNT(out); i++)
-        to[i] = (call_output){
-            out[i]->data, out[i]->data ? (size_t)attn__bytes(out[i]->dtype, out[i]->stride[0]) : 0};
-    to[CALL_OUTPUTS - 1] = (call_output){d->lse, (size_t)(d->heads * d->q_len * 4)};
-}
-
-/* All of them in one buffer, to be compared bit by bit. */
+/* All outputs in one buffer, to be compared bit by bit. */
 static char *snapshot(const problem *p, size_t *size) {
     const size_t batch = (size_t)p->d.batch;
     call_output out[CALL_OUTPUTS];
@@ -3651,17 +3840,19 @@ static int64_t time_prefills(job *j, const bench_case *prefill, double seconds[P
     int64_t n = 0;
     if (!problem_make(prefill, NULL, &p)) return 0;
     p.d.backend = j->p->d.backend;
-    attn_status s = plan_call(&p, FWD, &plan);
-    if (!s && (double)plan.workspace_size > 0.9 * available_memory()) s = ATTN_ERR_MEMORY;
-    for (double start = attn_seconds(); !s && n < PREFILLS && !interrupted; n++) {
-        double from = attn_seconds();
-        if (n && from - start > 1) break;
-        s = attn_forward(&p.d);
-        seconds[n] = attn_seconds() - from;
+    job call = {.b = j->b, .c = prefill, .p = &p, .r = j->r, .pass = FWD};
+    call.status = plan_call(&p, FWD, &plan);
+    if (!call.status && (double)plan.workspace_size > 0.9 * available_memory())
+        call.status = ATTN_ERR_MEMORY;
+    remember_inputs(&p);
+    for (double all = 0; !call.status && n < PREFILLS && !(all > 1) && !interrupted; n++) {
+        seconds[n] = plain_call(&call, timed_call);
+        all += seconds[n];
     }
-    if (s) remark(j->r, NULL, "no prefill: %s", attn_status_text(s));
+    if (!call.status && !interrupted) inspect_call(&call);
+    if (call.status) remark(j->r, NULL, "no prefill: %s", attn_status_text(call.status));
     problem_free(&p);
-    return s ? 0 : n;
+    return call.status ? 0 : n;
 }
 
 /* Time to first token: the prefill of the whole context and one step. Then the steps,
@@ -3958,7 +4149,7 @@ static void measure_module(job *j) {
     p->flops = attention;
     find_published(r);
     take_workspace(p);
-    while (p->owned_count > mark) aligned_put(p->owned[--p->owned_count]);
+    disown(p, mark);
 }
 
 /* Of a head: the entropy of its rows, from the lse of the call, which is the running sum of

@@ -483,11 +483,16 @@ static void test_empty_rows(void)
     spoiled = SPOIL_LSE, fault = ZERO;          /* 0 * -infinity is a NaN */
     r = verified(line, "erring", true);
     expect(!strcmp(r.status, "wrong"), "NaN for -infinity in lse is %s", r.status);
+    fault = FINITE_ALL;
+    r = verified(line, "erring", true);
+    expect(!strcmp(r.status, "wrong"), "0 for -infinity in lse is %s", r.status);
     fault = NOTHING;
     compare_lse(&v, NAN, -INFINITY, 1);
     expect(!(v.worst <= 1), "lse NaN for -infinity passes");
     v.worst = 0, compare_lse(&v, INFINITY, -INFINITY, 1);
     expect(!(v.worst <= 1), "lse infinity for -infinity passes");
+    v.worst = 0, compare_lse(&v, 0, -INFINITY, 1);
+    expect(!(v.worst <= 1), "lse 0 for -infinity passes");
     v.worst = 0, compare_lse(&v, -FLT_MAX, -INFINITY, 1);
     expect(!(v.worst <= 1), "lse -FLT_MAX for -infinity passes");
     v.worst = 0, compare_lse(&v, -INFINITY, 0, 1);
@@ -848,17 +853,18 @@ static void test_roofline(void)
     snprintf(kept, sizeof kept, "%s", isa ? isa : "");
     unsetenv("ATTN_ISA");
     bench_case c = { .suite = find_suite("shape") };
-    for (int i = 0; i < 3; i++) {
+    for (int i = 0; i < 4; i++) {
         row r = null_row();
         r.c = &c, probed.asked_only = true;
-        r.gflops = i == 1 ? 101 : 50, r.gbytes_per_s = 5;
+        r.gflops = i == 1 ? 101 : i == 3 ? 500 : 50, r.gbytes_per_s = 5;
         if (i == 2) setenv("ATTN_ISA", "portable", 1);
+        else unsetenv("ATTN_ISA");
         place_under_roofline(&r, 100, 20);
         note_forced_isa(&r);
         probed.asked_only = false;
-        expect(i == 1 ? isnan(r.peak_fraction) : r.peak_fraction == 0.5, "share %g of the peak", r.peak_fraction);
+        expect(i & 1 ? isnan(r.peak_fraction) : r.peak_fraction == 0.5, "share %g of the peak", r.peak_fraction);
         expect(r.bandwidth_fraction == 0.25, "share %g of the bandwidth", r.bandwidth_fraction);
-        const char *says = i == 0 ? "" : i == 1 ? "no share of the peak: 1.01" : "ATTN_ISA=portable: the peak of this ISA is 1.0 GFLOP/s";
+        const char *says = i == 0 ? "" : i == 1 ? "no share of the peak: 1.01 of the peak sampled, the machine was disturbed" : i == 3 ? "no share of the peak: 5.00 of the peak sampled, more than vectors can" : "ATTN_ISA=portable: the peak of this ISA is 1.0 GFLOP/s";
         expect(i ? strstr(r.note, says) == r.note : !*r.note, "the roofline notes: '%s'", r.note);
     }
     if (*kept) setenv("ATTN_ISA", kept, 1);
@@ -1005,14 +1011,35 @@ static void test_cold(void)
 
 /* ------------------------------------------------------------------------------------------ properties
  * A backend that is right, but for one thing. */
-enum { STEADY, NEVER_THE_SAME, BY_THREADS, BY_BATCH, NOT_FINITE, OTHER_DV, WITH_LSE, WITHOUT_LSE, SLOW, SCRIBBLES, OTHER_DK, FAILS_TWICE };
+enum { STEADY, NEVER_THE_SAME, BY_THREADS, BY_BATCH, NOT_FINITE, OTHER_DV, WITH_LSE, WITHOUT_LSE, SLOW, SCRIBBLES, OTHER_DK, FAILS_TWICE,
+       LAZY, LATE, WRITES_Q, WRITES_V, WRITES_DOUT, BEHIND_O, BEFORE_O, BEHIND_LSE, BEHIND_DV, BEHIND_WORKSPACE, LEAVES_ROW, LEAVES_LSE };
 static int moody, runs;
+/* What it writes where it must not, or leaves unwritten. */
+static void trespass(const attn_desc *d, const attn_grad *g)
+{
+    const int64_t rows = d->batch * d->q_len * d->heads;
+    float *o = d->o.data, *end = o + rows * d->v_dim;
+    if (moody == LATE && runs > 2) for (float *x = o; x < end; x++) *x *= 1.01f;
+    if (moody == WRITES_Q) ((float *)(uintptr_t)d->q.data)[3] = 9;
+    if (moody == WRITES_V) memset((void *)(uintptr_t)d->v.data, 0, (size_t)(d->batch * d->kv_len * d->kv_heads * d->v_dim) * sizeof(float));
+    if (moody == WRITES_DOUT && g) ((float *)(uintptr_t)g->dout.data)[1] += 1;
+    if (moody == BEHIND_O) *end = 1;
+    if (moody == BEFORE_O) o[-1] = 1;
+    if (moody == BEHIND_LSE && d->lse) d->lse[rows] = 1;
+    if (moody == BEHIND_DV && g) ((float *)g->dv.data)[d->batch * d->kv_len * d->kv_heads * d->v_dim] = 1;
+    if (moody == BEHIND_WORKSPACE && d->workspace) ((char *)d->workspace)[d->workspace_size] = 1;
+    if (moody == LEAVES_ROW) memset(o + rows / 2 * d->v_dim, 0xff, (size_t)d->v_dim * sizeof *o);
+    if (moody == LEAVES_LSE && d->lse) memset(d->lse + rows / 2, 0xff, sizeof *d->lse);
+}
+
 static attn_status fickle_run(void *user, const attn_desc *d, const attn_grad *g, const attn_plan *plan)
 {
     const attn_backend *flash = attn_backend_find("flash");
+    if (moody == LAZY && runs >= 2) return ATTN_OK;
     attn_status s = flash->run(flash->user, d, g, plan);
     (void)user;
     runs++;
+    trespass(d, g);
     if (moody == FAILS_TWICE && runs == 2) return ATTN_ERR_MEMORY;
     float *last = (float *)d->o.data + d->batch * d->q_len * d->heads * d->v_dim - 1;
     bool now = moody == NEVER_THE_SAME ? runs % 3 == 0 : moody == BY_THREADS ? d->threads == 8 : moody == BY_BATCH ? d->batch == 1 : moody == NOT_FINITE;
@@ -1122,6 +1149,46 @@ static void test_first_call(void)
     moody = STEADY;
 }
 
+/* A call writes to its outputs, all of them, and to nothing else; the inputs are as before, for whoever is next. */
+static void inputs_are_kept(job *j)
+{
+    problem fresh;
+    if (!expect(problem_make(j->c, NULL, &fresh), "no problem")) return;
+    first_call(j);
+    const void *const got[] = { j->p->d.q.data, j->p->d.v.data, j->p->g.dout.data }, *const want[] = { fresh.d.q.data, fresh.d.v.data, fresh.g.dout.data };
+    for (int i = 0; i < COUNT(got); i++)
+        expect(!want[i] || !memcmp(got[i], want[i], (size_t)(j->p->d.batch * j->p->d.q_len * j->p->d.heads * 8) * 4), "mood %d: input %d is changed", moody, i);
+    expect(j->p->d.backend && !strcmp(j->p->d.backend, "fickle") && j->p->d.workspace, "mood %d: another call", moody);
+    problem_free(&fresh);
+}
+static void test_trespasses(void)
+{
+    static const char *const fwd = " batch-size=3 seq-len=400 num-heads=2 head-dim=8 threads=1 iterations=3 warmup=0",
+                      *const bwd = " batch-size=3 seq-len=20 num-heads=2 head-dim=8 pass=bwd threads=1 iterations=3 warmup=0";
+    static const struct { int mood; bool backward; void (*measure)(job *); const char *says; } cases[] = {
+        { LAZY, false, measure_time, "o: 19200 elements are not written" }, { LAZY, true, measure_time, "dv: 960 elements are not written" },
+        { LATE, false, measure_time, "o: " },
+        { WRITES_Q, false, inputs_are_kept, "it wrote to its q" },     { WRITES_V, false, inputs_are_kept, "it wrote to its v" },
+        { WRITES_V, true, inputs_are_kept, "it wrote to its v" },      { WRITES_DOUT, true, inputs_are_kept, "it wrote to its dout" },
+        { BEHIND_O, false, verify, "it wrote beside its o" },          { BEFORE_O, false, verify, "it wrote beside its o" },
+        { BEHIND_LSE, false, verify, "it wrote beside its lse" },      { BEHIND_DV, true, verify, "it wrote beside its dv" },
+        { BEHIND_WORKSPACE, false, verify, "it wrote beside its workspace" },
+        { LEAVES_ROW, false, verify, "o: 8 elements are not written" }, { LEAVES_LSE, false, verify, "lse: 1 elements are not written" },
+        { STEADY, false, measure_time, NULL }, { STEADY, true, measure_time, NULL },
+    };
+    const double usual = reference_flops;
+    reference_flops = 1;                        /* rows are sampled */
+    for (int i = 0; i < COUNT(cases); i++) {
+        moody = cases[i].mood, runs = 0;
+        row r = judged(cases[i].backward ? bwd : fwd, "fickle", false, cases[i].measure);
+        bool right = cases[i].says ? !strcmp(r.status, "wrong") && strstr(r.note, cases[i].says) : row_ok(&r);
+        expect(right, "mood %d: %s %s", moody, r.status, r.note);
+        if (cases[i].measure == measure_time) free(r.samples_ms.x);
+    }
+    reference_flops = usual;
+    moody = STEADY;
+}
+
 /* An output of 16 bits that is one unit off is wrong: all values are 1.5, and so is what is right. */
 static void one_unit_off(job *j)
 {
@@ -1184,6 +1251,9 @@ static void test_generation(void)
     bool real = true;
     for (int64_t i = 0; i < n; i++) real = real && seconds[i] > 0 && seconds[i] < all;
     expect(n == PREFILLS && runs == PREFILLS && real, "%d prefills by %d calls, the first of %g s", (int)n, runs, seconds[0]);
+    moody = LAZY;
+    expect(time_prefills(&j, &c, seconds) && !strcmp(mine.status, "wrong") && strstr(mine.note, "o: 320 elements are not written") == mine.note, "a lazy prefill: %s", mine.note);
+    moody = STEADY, mine = new_row(&c, "flash");
     p.d.backend = "none";
     expect(time_prefills(&j, &c, seconds) == 0 && strstr(mine.note, "no prefill: ") == mine.note, "a prefill that cannot run: %s", mine.note);
     problem_free(&p);
@@ -2147,6 +2217,7 @@ int main(int argc, char **argv)
     test_cold();
     test_properties();
     test_first_call();
+    test_trespasses();
     test_units();
     test_generation();
     test_no_prefill();
