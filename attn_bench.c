@@ -2199,17 +2199,28 @@ static void take_mode(problem *p, const bench_case *c, const char *backend, prom
 /* What a backend computed is compared with the f64 reference, slice by slice. A slice is one (batch
  * entry, head) with some of its queries, described as a view of the same tensors: where the whole
  * would take too long, single seeded rows are enough. */
+/* By what factor an output of 16 bits differs from what is expected, over all rows: sums over rows of
+ * a = <got, x>, b = <x, x> and their squares. What P loses by rounding is random and averages out
+ * over the rows, a factor does not. */
+typedef struct scaling {
+    double a, b, aa, ab, bb, allowed;
+} scaling;
+
+enum { OF_OUTPUT, OF_DQ, OF_DK, OF_DV, SCALINGS };
+
 typedef struct verdict {
     double max_error, worst; /* worst: error / allowed */
     int64_t rows;
     attn_status status;
     const char *checking, *worst_in; /* the output that is compared; that of `worst` */
+    scaling scale[SCALINGS];
 } verdict;
 
 /* Sampled rows come in runs: their keys are widened to f64 once, and a run at an edge lies on both
  * sides of it. */
 enum { SAMPLED_ROWS = 256, RUN_ROWS = 4 };
-static double reference_flops = 5e8; /* per second; measured by the first full check */
+/* Of the reference in a second, about: what is verified depends on the case alone, on no load. */
+static double reference_flops = 5e8;
 
 static const void *advance(const void *data, int64_t elements, int32_t dtype) {
     return data ? (const char *)data + attn__bytes(dtype, elements) : NULL;
@@ -2277,6 +2288,43 @@ static void compare(verdict *v, double got, double expected, double allowed) {
         v->worst = isnan(share) ? INFINITY : share, v->worst_in = v->checking;
 }
 
+static double unit_of(int32_t dtype) {
+    return dtype == ATTN_F16 ? 0x1p-11 : dtype == ATTN_BF16 ? 0x1p-8 : 0x1p-24;
+}
+
+/* A row whose numbers are finite; x is rounded as the row itself has to be. */
+static void add_to_scale(
+    scaling *s, const double *got, const double *exact, int64_t n, int32_t dtype, double allowed) {
+    double a = 0, b = 0;
+    if (dtype == ATTN_F32) return; /* its elements may be off by little more than their rounding */
+    for (int64_t e = 0; e < n; e++) {
+        double bits; /* room for any type */
+        attn__put_f32(&bits, dtype, 0, (float)exact[e]);
+        const double x = (double)attn__get_f32(&bits, dtype, 0);
+        a += got[e] * x, b += x * x;
+    }
+    if (!isfinite(a) || !isfinite(b)) return;
+    s->a += a, s->b += b, s->aa += a * a, s->ab += a * b, s->bb += b * b;
+    s->allowed = allowed + unit_of(dtype) / 8;
+}
+
+/* An output whose elements are all within their bounds is wrong where they are scaled by more than
+ * the unit of P, which may be cut, and the spread of the rows explain. */
+static void judge_scales(verdict *v) {
+    static const char *const names[] = {"scale of o", "scale of dq", "scale of dk", "scale of dv"};
+    enum { FEWEST_ROWS = 64, DEVIATIONS = 6 };
+    for (int i = 0; i < SCALINGS && v->worst <= 1; i++) {
+        const scaling *s = &v->scale[i];
+        const double factor = s->a / s->b,
+                     square = s->aa - 2 * factor * s->ab + factor * factor * s->bb,
+                     share = fabs(factor - 1) /
+                             (s->allowed + DEVIATIONS * sqrt(fmax(0, square)) / s->b);
+        /* so many rows of equal size at least */
+        if (s->b * s->b >= FEWEST_ROWS * s->bb && share > 1)
+            v->worst = share, v->worst_in = names[i];
+    }
+}
+
 /* The lse of a row: where the row sees no key it is -infinity and nothing else. The largest error
  * of a row is that of o: lse only has to be right. */
 static void compare_lse(verdict *v, double got, double expected, double allowed) {
@@ -2297,10 +2345,6 @@ static void widen(
     attn_out dst = {.data = to, .dtype = ATTN_F64};
     attn_desc here = {.threads = 1};
     attn_convert(shape, src, dst, &here);
-}
-
-static double unit_of(int32_t dtype) {
-    return dtype == ATTN_F16 ? 0x1p-11 : dtype == ATTN_BF16 ? 0x1p-8 : 0x1p-24;
 }
 
 /* Half the smallest number of a type that has few of them below 1. */
@@ -2351,6 +2395,9 @@ static void check_slice(
         compare(v, got[e], o[e],
             8 * 0x1p-24 * bound[e] + u_o * fabs(o[e]) + 2 * u_p * pv[e] + tiny_of(d->o.dtype) +
                 0x1p-100 + (cert ? (double)cert[e / d->v_dim] : 0));
+    for (int64_t e = 0; e < n && !cert; e++)
+        add_to_scale(
+            &v->scale[OF_OUTPUT], got + e * d->v_dim, o + e * d->v_dim, d->v_dim, d->o.dtype, u_p);
     for (int64_t e = 0; e < n; e++)
         compare_lse(v, d->lse[row + e], lse[e],
             8 * 0x1p-24 * (fabs((double)lse[e]) + lse_bound[e]) + 0x1p-24 * fabs((double)lse[e]) +
@@ -2524,6 +2571,9 @@ static void compare_gradient(const gradient_slice *s, int t, double *got, verdic
                 4 * worst * x->weighted[at] + 2 * u_p * x->terms[at] +
                     (unit_of(dtype) + 0x1p-24) * fabs(x->exact[at]) + tiny_of(dtype) + 0x1p-100);
         }
+        for (int64_t i = 0; i < x->rows; i++)
+            add_to_scale(&v->scale[OF_DQ + t], got + i * x->width,
+                x->exact + (i * x->heads + k) * x->width, x->width, dtype, u_p);
         v->rows += x->rows;
     }
 }
@@ -2567,11 +2617,9 @@ static void check_backward(const problem *p, bool whole, verdict *v) {
 static verdict check(const problem *p, int64_t pass, double seconds) {
     verdict v = {.status = ATTN_OK};
     bool whole = p->flops / reference_flops <= seconds;
-    double start = attn_seconds();
     check_forward(p, whole, &v);
     if (pass != FWD && !v.status) check_backward(p, whole, &v);
-    double took = attn_seconds() - start;
-    if (whole && took > 0.01) reference_flops = p->flops / took;
+    judge_scales(&v);
     return v;
 }
 

@@ -73,7 +73,7 @@ static void expect_said(const char *what, FILE *f, const char *const *texts)
 
 /* ------------------------------------------------------------------------------------------ a backend that errs
  * It computes by flash, then spoils one output. */
-enum { NOTHING, ZERO, NEGATED, TIMES_5, ONE_ELEMENT, ONE_ROW, SWAPPED, TWO_PERCENT, NOT_A_NUMBER, FAULTS, TINY, FINITE_ALL };
+enum { NOTHING, ZERO, NEGATED, TIMES_5, ONE_ELEMENT, ONE_ROW, SWAPPED, TWO_PERCENT, NOT_A_NUMBER, FAULTS, TINY, FINITE_ALL, ONE_PERCENT, HALF_PERCENT };
 static const char *const fault_names[] = { "left alone", "zeroed", "negated", "times -5", "with one element doubled",
                                            "with one row zeroed", "with two heads swapped", "2% off", "with a NaN" };
 enum { SPOIL_O, SPOIL_LSE, SPOIL_DQ, SPOIL_DK, SPOIL_DV, OUTPUTS };
@@ -102,7 +102,7 @@ static void spoil(const attn_out *t, int64_t batch, int64_t tokens, int64_t head
     for (int64_t i = 0; i < n; i++) {
         largest = fabs(x[i]) > fabs(x[largest]) ? i : largest;
         if (fault != ONE_ELEMENT && fault != ONE_ROW && fault != SWAPPED && fault != NOT_A_NUMBER && fault != FINITE_ALL)
-            x[i] *= fault == ZERO ? 0 : fault == NEGATED ? -1 : fault == TIMES_5 ? -5 : fault == TWO_PERCENT ? 1.02 : fault == TINY ? 1 + 0x1p-14 : 1;
+            x[i] *= fault == ZERO ? 0 : fault == NEGATED ? -1 : fault == TIMES_5 ? -5 : fault == TWO_PERCENT ? 1.02 : fault == TINY ? 1 + 0x1p-14 : fault == ONE_PERCENT ? 1.01 : fault == HALF_PERCENT ? 1.005 : 1;
     }
     for (int64_t c = 0; c < width && fault == ONE_ROW; c++)
         x[row * width + c] = 0;
@@ -291,6 +291,89 @@ static void test_tiny(void)
             }
     reference_flops = usual;
     spoiled = SPOIL_O, fault = NOTHING;
+}
+
+/* ------------------------------------------------------------------------------------------ a coarse backend
+ * Loops in f64, but that P and dS are brought to 16 bits: rounded, or cut. */
+static bool cuts;
+static double coarse(double x, int32_t dtype)
+{
+    float f = (float)x, y;
+    uint32_t bits, drop = dtype == ATTN_F16 ? 0x1fff : 0xffff;
+    if (!cuts) memcpy(&bits, &f, 4), bits += drop / 2 + 1, memcpy(&f, &bits, 4);
+    memcpy(&bits, &f, 4), bits &= ~drop, memcpy(&y, &bits, 4);
+    return y;
+}
+
+static attn_status coarse_run(void *user, const attn_desc *d, const attn_grad *g, const attn_plan *plan)
+{
+    const int64_t n = d->q_len, m = d->kv_len, w = d->head_dim, tokens = d->heads * w;     /* all heads alike, [B,S,H,D] */
+    const int32_t t = d->q.dtype;
+    double *room = calloc((size_t)(2 * m + 8 * n * w + 8 * m * w), sizeof *room), *p = room, *dp = p + m, *x[8];
+    (void)user, (void)plan;
+    for (int i = 0; i < 8; i++) x[i] = dp + m + i * (n > m ? n : m) * w;
+    for (int64_t r = 0; r < d->batch * d->heads; r++) {
+        const int64_t b = r / d->heads, h = r % d->heads;
+        const attn_in dout = g ? g->dout : d->q;
+        const attn_in *in[] = { &d->q, &d->k, &d->v, &dout };
+        const attn_out *out[] = { &d->o, g ? &g->dq : NULL, g ? &g->dk : NULL, g ? &g->dv : NULL };
+        for (int i = 0; i < 4; i++)
+            for (int64_t e = 0; e < n * w; e++) x[i][e] = (double)attn__get_f32(in[i]->data, t, (b * n + e / w) * tokens + h * w + e % w), x[4 + i][e] = 0;
+        for (int64_t i = 0; i < n; i++) {
+            const double *q = x[0] + i * w, *dy = x[3] + i * w;
+            double top = -INFINITY, sum = 0, delta = 0;
+            for (int64_t j = 0; j < m; j++) {
+                p[j] = dp[j] = 0;
+                for (int64_t c = 0; c < w; c++) p[j] += (double)d->scale * q[c] * x[1][j * w + c], dp[j] += dy[c] * x[2][j * w + c];
+                top = fmax(top, p[j]);
+            }
+            for (int64_t j = 0; j < m; j++) sum += p[j] = exp(p[j] - top);
+            for (int64_t j = 0; j < m && !g; j++)
+                for (int64_t c = 0; c < w; c++) x[4][i * w + c] += coarse(p[j], t) / sum * x[2][j * w + c];
+            if (!g && d->lse) d->lse[r * n + i] = (float)(top + log(sum));
+            for (int64_t c = 0; c < w && g; c++) delta += dy[c] * (double)attn__get_f32(d->o.data, t, (b * n + i) * tokens + h * w + c);
+            for (int64_t j = 0; j < m && g; j++) {
+                const double weight = p[j] / sum, ds = coarse(weight * (dp[j] - delta), t) * (double)d->scale;
+                for (int64_t c = 0; c < w; c++) {
+                    x[5][i * w + c] += ds * x[1][j * w + c];
+                    x[6][j * w + c] += ds * q[c];
+                    x[7][j * w + c] += coarse(weight, t) * dy[c];
+                }
+            }
+        }
+        for (int i = g ? 1 : 0; i < (g ? 4 : 1); i++)
+            for (int64_t e = 0; e < n * w; e++) attn__put_f32(out[i]->data, t, (b * n + e / w) * tokens + h * w + e % w, (float)x[4 + i][e]);
+    }
+    free(room);
+    return ATTN_OK;
+}
+
+/* In 16 bits an output that is scaled by half a percent is wrong, a P of 16 bits is not, even where it is cut. */
+static void test_scales(void)
+{
+    static const char *const dtypes[] = { "f16", "bf16" }, *const datas[] = { "random", "smooth", "peaked", "tenth", "steep" };
+    char line[256];
+    for (int whole = 0; whole < 2; whole++)
+        for (int t = 0; t < 2; t++) {
+            snprintf(line, sizeof line, " batch-size=2 seq-len=64 num-heads=4 head-dim=32 pass=fwd+bwd dtype=%s", dtypes[t]);
+            const double usual = reference_flops;
+            reference_flops = whole ? usual : 1;
+            for (spoiled = 0; spoiled < OUTPUTS; spoiled++)
+                for (fault = ONE_PERCENT; fault <= HALF_PERCENT && spoiled != SPOIL_LSE; fault++) {
+                    row r = verified(line, "erring", whole);
+                    expect(!strcmp(r.status, "wrong") && strstr(r.note, output_names[spoiled]), "%s%s, %s times %g: %s %s", line, whole ? "" : ", sampled", output_names[spoiled],
+                           fault == ONE_PERCENT ? 1.01 : 1.005, r.status, r.note);
+                }
+            spoiled = SPOIL_O, fault = NOTHING;
+            for (int i = 0; i < 2 * COUNT(datas); i++) {
+                char with[300];
+                snprintf(with, sizeof with, "%s data=%s", line, datas[i / 2]);
+                cuts = i % 2;
+                row r = verified(with, "coarse", whole);
+                expect(row_ok(&r), "%s%s, P is %s: %s %s", with, whole ? "" : ", sampled", cuts ? "cut" : "rounded", r.status, r.note);
+            }
+            reference_flops = usual;
+        }
 }
 
 /* Which rows are sampled: the first of the first group, the last of the last, around the edges of tiles, then any. */
@@ -2174,6 +2257,8 @@ static attn_status failing_run(void *user, const attn_desc *d, const attn_grad *
 int main(int argc, char **argv)
 {
     static const attn_backend erring = { "erring", ATTN_ABI, erring_plan, erring_run, NULL, NULL, NULL, NULL, NULL };
+    static const attn_backend coarse_ = { "coarse", ATTN_ABI, erring_plan, coarse_run, NULL, NULL, NULL, NULL, NULL };
+    attn_register(&coarse_);
     static const attn_backend fickle = { "fickle", ATTN_ABI, erring_plan, fickle_run, NULL, NULL, NULL, NULL, NULL };
     attn_register(&erring);
     static const attn_backend failing = { "failing", ATTN_ABI, erring_plan, failing_run, NULL, NULL, NULL, NULL, NULL };
@@ -2184,6 +2269,7 @@ int main(int argc, char **argv)
     test_scarce_memory();
     test_saved_runs();
     test_tiny();
+    test_scales();
     test_sampled_rows();
     test_sampled();
     test_right();
