@@ -110,8 +110,9 @@
    json too, and the samples. A forward call is timed without lse, and verified with it.
    After the timed calls one more has to leave the bits of the first, or is verified itself. A call
    that writes to its inputs, or beside any tensor, or not to all of its outputs, is wrong.
-     p50          median of the `n` timed calls, with half of its 95% interval. Every rate and
-                  ratio is one of medians.
+     p50          median of the `n` timed calls, with half of its 95% interval, or how far that
+                  reaches below and above; six calls at least have one. Every rate and ratio is one
+                  of medians.
      GFLOP/s      2 x visible pairs x heads x (head_dim + v_dim), the backward 2.5 times that.
                   openpi, flash_v2 and adaattn count otherwise: `their_flops` in csv and json.
      of peak      of the FMA peak of the best ISA, measured before and after the row on the same
@@ -197,8 +198,8 @@
                   first rows
      `of peak` or `of bandw.` is empty, "no share of"   the machine was faster in the calls than in
                   the samples beside them, so that the share was above 1: measure again
-     a length at which standard is faster   the line "crossover" counts what is more than the spread
-                  of both: measure again on an idle machine
+     a length at which standard is faster   the line "crossover" counts medians whose intervals lie
+                  apart: measure again on an idle machine
      nothing is compared                    the baseline is of another processor or ISA: save one on
                   this machine
      too few, unclear                       so few calls, or processes, cannot tell a change from
@@ -2298,9 +2299,9 @@ static void add_to_scale(
     double a = 0, b = 0;
     if (dtype == ATTN_F32) return; /* its elements may be off by little more than their rounding */
     for (int64_t e = 0; e < n; e++) {
-        double bits; /* room for any type */
-        attn__put_f32(&bits, dtype, 0, (float)exact[e]);
-        const double x = (double)attn__get_f32(&bits, dtype, 0);
+        const float f = (float)exact[e];
+        const double x = (double)(dtype == ATTN_F16 ? attn__f16_to_f32(attn__f32_to_f16(f))
+                                                    : attn__bf16_to_f32(attn__f32_to_bf16(f)));
         a += got[e] * x, b += x * x;
     }
     if (!isfinite(a) || !isfinite(b)) return;
@@ -3271,8 +3272,10 @@ static double quantile(const double *sorted, int64_t n, double share) {
 }
 
 /* How many of n sorted samples lie outside of an interval that holds the median in 95 of 100 runs,
- * on either side: the most for which n coins fall heads no more often in 2.5 of 100 throws. Where
- * there is no such number, all samples are inside. */
+ * on either side: the most for which n coins fall heads no more often in 2.5 of 100 throws. Five and
+ * fewer hold it less often, all of them. */
+enum { FEWEST_OF_INTERVAL = 6 };
+
 static int64_t outside_median(int64_t n) {
     if (n > 1000) return (int64_t)((double)n / 2 - 0.98 * sqrt((double)n));
     double chance = ldexp(1, (int)-n), sum = chance; /* of k heads; of at most k */
@@ -3303,7 +3306,7 @@ static void summarize(row *r, list seconds, const problem *p, double tokens) {
     r->stddev_ms = n > 1 ? 1e3 * sqrt(square / (double)(n - 1)) : 0;
     r->min_ms = 1e3 * sorted[0], r->max_ms = 1e3 * sorted[n - 1];
     r->p50_ms = r->kernel_ms = 1e3 * median;
-    if (n > 1)
+    if (n >= FEWEST_OF_INTERVAL)
         r->p50_low_ms = 1e3 * sorted[outside], r->p50_high_ms = 1e3 * sorted[n - 1 - outside];
     r->p95_ms = 1e3 * quantile(sorted, n, 0.95), r->p99_ms = 1e3 * quantile(sorted, n, 0.99);
     r->ops_per_s = per, r->tokens_per_s = tokens * per;
@@ -5570,15 +5573,11 @@ static bool any_wrong(const bench *b) {
     return false;
 }
 
-/* The spread of a run that one outlier does not widen. */
-static double spread_of(const row *r) {
-    double lower = 2 * (r->p50_ms - r->min_ms);
-    return r->stddev_ms < lower ? r->stddev_ms : lower;
-}
-
-/* By more than the spread of the two. Medians: an outlier makes no winner. */
+/* Whether the intervals of their medians lie apart; of few calls all of them count. */
 static bool clearly_faster(const row *a, const row *b) {
-    return b->p50_ms - a->p50_ms > hypot(spread_of(a), spread_of(b));
+    const double high = isfinite(a->p50_high_ms) ? a->p50_high_ms : a->max_ms,
+                 low = isfinite(b->p50_low_ms) ? b->p50_low_ms : b->min_ms;
+    return high < low;
 }
 
 /* The cases in which standard clearly beats flash: there should be none. */
@@ -6043,9 +6042,9 @@ static const row *fastest(const bench *b, const row *r) {
 }
 
 static void print_advice_line(FILE *f, const row *r, const char *hint) {
-    fprintf(f, "| %lld | %lld | %lld | %s | %s | %s | %.4g +- %.2g | %s: ", (long long)length_of(r),
-        (long long)r->head_dim, (long long)r->batch, r->dtype, r->pass, r->backend, r->mean_ms,
-        r->stddev_ms, r->bound);
+    fprintf(f, "| %lld | %lld | %lld | %s | %s | %s | %.4g | %s: ", (long long)length_of(r),
+        (long long)r->head_dim, (long long)r->batch, r->dtype, r->pass, r->backend, r->p50_ms,
+        r->bound);
     print_share(f, r->peak_fraction, 0);
     fputs(" of peak, ", f);
     print_share(f, r->bandwidth_fraction, 0);
@@ -6068,7 +6067,7 @@ static void print_advice(FILE *f, const bench *b) {
         const row *r = &b->rows[i];
         if (fastest(b, r) != r || !*r->bound) continue;
         if (!head)
-            fputs("\n| S | D | batch | dtype | pass | take | ms | bound by | what to try "
+            fputs("\n| S | D | batch | dtype | pass | take | p50 ms | bound by | what to try "
                   "|\n|---|---|---|---|---|---|---|---|---|\n",
                 f);
         head = true;
@@ -6206,8 +6205,12 @@ static const char *cell(const row *r, const struct field *f, char text[256]) {
         snprintf(text + strlen(text), 64, " +-%s", spread);
     }
     if (f->offset == offsetof(row, p50_ms) && isfinite(r->p50_high_ms)) {
-        double share = 50 * (r->p50_high_ms - r->p50_low_ms) / r->p50_ms;
-        snprintf(text + strlen(text), 32, share < 9.95 ? " +-%.1f%%" : " +-%.0f%%", share);
+        const double below = 100 * (r->p50_ms - r->p50_low_ms) / r->p50_ms,
+                     above = 100 * (r->p50_high_ms - r->p50_ms) / r->p50_ms,
+                     share = (below + above) / 2;
+        char *to = text + strlen(text);
+        if (above > 10 && above > 2 * below) snprintf(to, 32, " -%.0f+%.0f%%", below, above);
+        else snprintf(to, 32, share < 9.95 ? " +-%.1f%%" : " +-%.0f%%", share);
     }
     return text;
 }

@@ -297,7 +297,7 @@ def samples_fault(r):
     while sum(math.comb(n, k) for k in range(outside + 1)) <= 0.025 * 2**n:
         outside += 1
     outside = max(outside - 1, 0)
-    if n > 1:
+    if n > 5:
         wanted["p50_low_ms"], wanted["p50_high_ms"] = x[outside], x[n - 1 - outside]
     wrong = [k for k in wanted if r[k] is None or not close(r[k], wanted[k])]
     return "%s: not that of the samples: %s" % (r["case"], wrong) if wrong else None

@@ -878,6 +878,11 @@ static void test_summary(void)
     r = null_row();
     summarize(&r, (list){ x, 1 }, &p, 5);
     expect(r.iterations == 1 && r.stddev_ms == 0 && near(r.p99_ms, 1) && isnan(r.p50_low_ms) && isnan(r.p50_high_ms), "one sample");
+    for (int n = 5; n <= 6; n++) {
+        r = null_row();
+        summarize(&r, (list){ x, n }, &p, 5);
+        expect(n < 6 ? isnan(r.p50_low_ms) && isnan(r.p50_high_ms) : r.p50_low_ms == r.min_ms && r.p50_high_ms == r.max_ms, "%d samples: %g to %g", n, r.p50_low_ms, r.p50_high_ms);
+    }
     r = null_row();
     summarize(&r, (list){ x, 0 }, &p, 5);
     expect(r.iterations == NO_INT && isnan(r.p50_ms), "no sample");
@@ -1755,7 +1760,7 @@ static void test_crossover(void)
     forget_rows();
     for (int i = 0; i < COUNT(cases); i++) {
         row *pair[] = { add_made("memory", cases[i].line, "standard", cases[i].standard, 0), add_made("memory", cases[i].line, "flash", cases[i].flash, 0) };
-        for (int k = 0; k < 2 && i == 2; k++) pair[k]->stddev_ms = 0.2, pair[k]->min_ms = 0.5;
+        for (int k = 0; k < 2 && i == 2; k++) pair[k]->min_ms = 0.9, pair[k]->max_ms = 1.1;
     }
     add_made("memory", cases[0].line, "reference", 9, 0);
     derive_made();
@@ -1768,11 +1773,15 @@ static void test_crossover(void)
     made.b.rows += 2, made.b.row_count -= 3;
     print_crossover(f = tmpfile(), &made.b);
     SAID("no crossover", f, "- crossover of flash over standard: none, flash wins or ties in all of 2 cases\n", "!faster");
-    row r = null_row();
-    r.p50_ms = 1, r.stddev_ms = 0.2, r.min_ms = 0.5;
-    expect(near(spread_of(&r), 0.2), "spread %g", spread_of(&r));
-    r.stddev_ms = 5, r.min_ms = 0.9;
-    expect(near(spread_of(&r), 0.2), "an outlier's spread %g", spread_of(&r));
+    row a = null_row(), r = a;
+    a.p50_low_ms = 1, a.p50_high_ms = 2, r.p50_low_ms = 2.1, r.p50_high_ms = 2.2, a.max_ms = r.max_ms = 9, r.min_ms = 0;
+    expect(clearly_faster(&a, &r) && !clearly_faster(&r, &a), "intervals apart");
+    r.p50_low_ms = 1.9;
+    expect(!clearly_faster(&a, &r), "intervals that overlap");
+    r.p50_low_ms = NAN, r.min_ms = 2.1;
+    expect(clearly_faster(&a, &r), "few calls, all of them apart");
+    r.min_ms = 1.9;
+    expect(!clearly_faster(&a, &r), "few calls that overlap");
 }
 
 /* The targets at the longest length, each at its edge. */
@@ -1906,7 +1915,7 @@ static void test_advice(void)
         }
     FILE *f = tmpfile();
     print_advice(f, &made.b);
-    SAID("advice", f, "| 64 | 16 | 1 | f32 | fwd | flash | 2 +- 0 | compute: 50% of peak, 25% of bandwidth | near the peak", "| 96 | 16 | 1 | f32 | fwd | flash | 2.05",
+    SAID("advice", f, "| 64 | 16 | 1 | f32 | fwd | flash | 2 | compute: 50% of peak, 25% of bandwidth | near the peak", "| 96 | 16 | 1 | f32 | fwd | flash | 2.05",
          "bandwidth: 50% of peak, 25% of bandwidth | near the speed of memory", "!| standard |");
 }
 
@@ -1932,6 +1941,8 @@ static void test_written(void)
     expect(!strcmp(cell(r, find_field("p50_ms"), text), "2.000 ms +-5.0%"), "p50: %s", text);
     r->p50_low_ms = 1, r->p50_high_ms = 3;
     expect(!strcmp(cell(r, find_field("p50_ms"), text), "2.000 ms +-50%"), "p50: %s", text);
+    r->p50_low_ms = 1.9, r->p50_high_ms = 4;
+    expect(!strcmp(cell(r, find_field("p50_ms"), text), "2.000 ms -5+100%"), "p50: %s", text);
     expect(!strcmp(cell(r, find_field("workspace_bytes"), text), "1.0 MiB"), "bytes: %s", text);
     r->ttft_ms = 3, r->ttft_stddev_ms = 0.5;
     expect(!strcmp(cell(r, find_field("ttft_ms"), text), "3.000 ms +-0.500 ms"), "first token: %s", text);
