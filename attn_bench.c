@@ -5505,24 +5505,43 @@ static const row *twin(const bench *b, const row *r, const char *backend) {
     return NULL;
 }
 
-/* Scaling against the first row of the series: threads with fixed work, threads with the batch, or
- * the batch alone. */
-static void note_scaling(const bench *b, row *r, axis varied, axis also, const char *unit) {
-    const row *base = NULL;
-    for (int64_t i = 0; i < b->row_count; i++) {
-        const row *o = &b->rows[i];
-        if (row_ok(o) && same_series(r, o, varied, also) &&
-            (!base || o->c->v[varied] < base->c->v[varied]))
-            base = o;
-    }
-    if (!base || base == r || base->c->v[varied] == r->c->v[varied] ||
-        (varied != also && base->c->v[also] == r->c->v[also]))
-        return;
-    double times = r->tokens_per_s / base->tokens_per_s,
-           ideal = (double)r->c->v[varied] / (double)base->c->v[varied];
-    r->efficiency = times / ideal;
-    remark(r, NULL, "%.2fx the throughput of %lld %s, efficiency %.0f%%", times,
-        (long long)base->c->v[varied], unit, 100 * times / ideal);
+/* The row with the least of what is varied: threads with fixed work, the batch alone, or threads with
+ * as much batch each. Of the cases, so that the order of the rows is none of it; NULL: itself, or the
+ * row is not there. */
+static const row *scaling_base(const bench *b, const row *r, axis varied, axis also) {
+    row at = *r;
+    const bench_case *base = r->c;
+    for (at.c = b->cases; at.c < b->cases + b->case_count; at.c++)
+        if (same_series(r, &at, varied, also) && at.c->v[varied] < base->v[varied] &&
+            (varied == also || at.c->v[also] * r->c->v[varied] == r->c->v[also] * at.c->v[varied]))
+            base = at.c;
+    for (int64_t i = 0; i < b->row_count && base != r->c; i++)
+        if (b->rows[i].c == base && !strcmp(b->rows[i].backend, r->backend) && row_ok(&b->rows[i]))
+            return &b->rows[i];
+    return NULL;
+}
+
+/* Says it in the row, once; returns the share of what so many more threads could do. */
+static double note_scaling(const bench *b, row *r, axis varied, axis also, const char *unit) {
+    const row *base = scaling_base(b, r, varied, also);
+    char text[128], share[32] = "";
+    if (!base) return NAN;
+    const double times = r->tokens_per_s / base->tokens_per_s,
+                 ideal = (double)r->c->v[varied] / (double)base->c->v[varied];
+    if (varied == THREADS)
+        snprintf(share, sizeof share, ", efficiency %.0f%%", 100 * times / ideal);
+    snprintf(text, sizeof text, "%.2fx the throughput of %lld %s%s", times,
+        (long long)base->c->v[varied], unit, share);
+    if (!strstr(r->note, text)) remark(r, NULL, "%s", text);
+    return times / ideal;
+}
+
+static void derive_scaling(const bench *b, row *r) {
+    if (r->c->v[MEASURE] != TIME || !r->c->suite->scales) return;
+    const double fixed = note_scaling(b, r, THREADS, THREADS, "thread(s)");
+    note_scaling(b, r, BATCH, BATCH, "sequence(s)");
+    const double grown = note_scaling(b, r, THREADS, BATCH, "thread(s) with as much work each");
+    r->efficiency = isnan(fixed) ? grown : fixed;
 }
 
 /* Whether no case after that of the row is of its series. */
@@ -5550,19 +5569,16 @@ static void derive_row(const bench *b, row *r) {
         r->memory_factor = total_bytes(standard) / total_bytes(r);
     }
     if (ends_series(b, r)) derive_exponents_of(b, r);
-    if (r->c->v[MEASURE] == TIME && r->c->suite->scales) {
-        note_scaling(b, r, THREADS, THREADS, "thread(s)");
-        note_scaling(b, r, BATCH, BATCH, "sequence(s)");
-        note_scaling(b, r, THREADS, BATCH, "thread(s) with as much work each");
-    }
+    derive_scaling(b, r);
 }
 
-/* When all rows are there, the exponents of each are those of its whole series. */
-static void derive_exponents(bench *b) {
+/* When all rows are there: exponents are those of the whole series, and every base is known. */
+static void derive_series(bench *b) {
     for (int64_t i = 0; i < b->row_count; i++) {
         row *r = &b->rows[i];
         if (!row_ok(r) || is_correctness(r) || r->c->v[MEASURE] >= RANKS) continue;
         derive_exponents_of(b, r);
+        derive_scaling(b, r);
     }
 }
 
@@ -8292,7 +8308,7 @@ static void run_cases(bench *b) {
     if (fflush(stdout)) b->broken = errno;
     for (int64_t i = 0; i < b->case_count && go_on(b); i++) run_any_case(b, i);
     clear_progress();
-    derive_exponents(b);
+    derive_series(b);
     if (b->opt.tune) print_fastest(b);
 }
 
