@@ -162,6 +162,8 @@
      ./attn_bench --input q.npy,k.npy,v.npy --expect o.npy       exit code 1 when it differs
 
    PLUGINS  A plugin's rows are verified and timed like all others, and a wrong one is reported so.
+   One that crashes or calls exit() is named, the document is ended with the rows so far, and the
+   exit code is 2. What it prints goes to stderr.
    An example in plain loops:
      cc -O2 -I. -shared -fPIC -DKIND=RIGHT test/bench/plugin.c -o build/loops.so -lm
      ./attn_bench --plugin build/loops.so --seq-len 64,128 --backward
@@ -283,6 +285,7 @@ enum { EXIT_WRONG = 1, EXIT_BAD = 2, EXIT_INTERRUPTED = 130 };
 #define COUNT(array) ((int)(sizeof(array) / sizeof((array)[0])))
 
 static volatile sig_atomic_t interrupted;
+static FILE *document; /* what stdout was: what backends print goes to stderr */
 
 static void on_signal(int number) {
     if (interrupted)
@@ -412,10 +415,15 @@ static const char *cpu_name(char text[192]) {
     return text;
 }
 
-static void catch_signals(void) {
+static int duplicate(int fd) { return _dup(fd); }
+
+static void catch_signals(void (*on_crash)(int)) {
+    static const int crashes[] = {SIGSEGV, SIGABRT, SIGFPE, SIGILL};
     signal(SIGINT, on_signal);
     signal(SIGTERM, on_signal);
+    for (int i = 0; i < COUNT(crashes); i++) signal(crashes[i], on_crash);
 }
+static void die_within(unsigned seconds) { (void)seconds; } /* not known */
 #else
 static bool run_program(const char *const argv[], int in, int out) {
     int status, nowhere = open("/dev/null", O_RDWR | O_CLOEXEC);
@@ -502,14 +510,29 @@ static const char *cpu_name(char text[192]) {
     return text;
 }
 
-static void catch_signals(void) {
+static int duplicate(int fd) { return fcntl(fd, F_DUPFD_CLOEXEC, 3); } /* no child has it */
+
+static void catch_signals(void (*on_crash)(int)) {
+    static const int crashes[] = {SIGSEGV, SIGABRT, SIGBUS, SIGFPE, SIGILL};
     struct sigaction action = {.sa_handler = on_signal};
     sigaction(SIGINT, &action, NULL);
     sigaction(SIGTERM, &action, NULL);
     sigaction(SIGHUP, &action, NULL);
-    signal(SIGPIPE, SIG_IGN); /* a reader that went away is an error of stdout */
+    signal(SIGPIPE, SIG_IGN); /* a reader that went away is an error of stdout, */
+    signal(SIGXFSZ, SIG_IGN); /* a file that may not grow one of the file */
+    action.sa_handler = on_crash;
+    for (int i = 0; i < COUNT(crashes); i++) sigaction(crashes[i], &action, NULL);
 }
+static void die_within(unsigned seconds) { alarm(seconds); }
 #endif
+
+/* The document is written to what stdout was, and all else that is written there to stderr. */
+static void open_document(void) {
+    int fd = duplicate(STDOUT_FILENO);
+    document = fd < 0 ? NULL : fdopen(fd, "w");
+    if (!document) document = stdout;
+    else dup2(STDERR_FILENO, STDOUT_FILENO);
+}
 
 /* ================================================================================== >>axes ==== */
 /* X(id, name, words, least, most, default, is a flag, help). A value is a number or, with words,
@@ -3820,8 +3843,8 @@ static int print_footprint(const char *call) {
             return refuse("--footprint %s: is between this program and itself", call);
     }
     footprint f = footprint_of(&c, backend);
-    printf("%d %lld %lld\n", (int)f.status, (long long)f.peak, (long long)f.rss);
-    return fflush(stdout) ? EXIT_BAD : 0;
+    fprintf(document, "%d %lld %lld\n", (int)f.status, (long long)f.peak, (long long)f.rss);
+    return fflush(document) ? EXIT_BAD : 0;
 }
 
 /* The same from a child process; false, said in the row, when that did not answer. */
@@ -4468,8 +4491,8 @@ static void add_row(bench *b, const row *finished) {
         fprintf(stderr, "attn_bench: %s %s %s: %s: %s\n", r->suite, r->name, r->backend, r->status,
             r->note);
     if (!b->writer) return;
-    b->writer->row(stdout, b, r);
-    if (fflush(stdout) && !b->broken) b->broken = errno;
+    b->writer->row(document, b, r);
+    if (fflush(document) && !b->broken) b->broken = errno;
 }
 
 /* The output as the files are shaped. */
@@ -4517,6 +4540,8 @@ static void free_rows(row *rows, int64_t count) {
 
 static bool may_go_on(const bench *b) { return !interrupted && !b->broken; }
 
+static const row *running; /* whose backend computes; NULL: none */
+
 /* A backend's part in a case: its row, and what the shared description holds in its turns. */
 typedef struct part {
     row r;
@@ -4543,6 +4568,7 @@ static void start_part(
     memset(x, 0, sizeof *x);
     x->r = new_row(c, backend);
     row *r = &x->r;
+    running = r;
     x->j = (job){.b = b, .c = c, .p = p, .r = r, .pass = c->v[PASS]};
     x->j.reference = !strcmp(backend, "reference"), x->j.gpu = is_gpu(r);
     if (c->variant) attn__tuning = c->variant->tuning;
@@ -4576,6 +4602,7 @@ static void leave_problem(problem *p) {
 
 static void enter_problem(part *x) {
     problem *p = x->j.p;
+    running = &x->r;
     p->d = x->d;
     p->by_rank = x->by_rank;
     p->promise = p->by_rank || p->d.tolerance > 0 ? &x->promise : NULL;
@@ -4602,6 +4629,7 @@ static void finish_part(bench *b, part *x) {
         if (!interrupted && b->files) b->file_code = finish_files(b, p, &x->r);
     }
     memset(&attn__tuning, 0, sizeof attn__tuning);
+    running = NULL;
     if (interrupted) /* a row cut short by Ctrl-C is not a row */
         free(x->r.samples_ms.x);
     else add_row(b, &x->r);
@@ -6437,7 +6465,7 @@ static void begin_table(FILE *out, const bench *b) {
 }
 
 static void end_table(FILE *out, const bench *b) {
-    fputs(interrupted ? "\ninterrupted: the rows that were finished\n\n" : "\n", out);
+    fputs(!may_go_on(b) ? "\ninterrupted: the rows that were finished\n\n" : "\n", out);
     print_comparisons(out, b);
     print_findings(out, b);
 }
@@ -6634,7 +6662,7 @@ static void end_json(FILE *out, const bench *b) {
     }
     static const char *const verdicts[] = {"null", "\"reached\"", "\"not reached\""};
     fprintf(out, "]},\n \"verdict\": %s, \"interrupted\": %s}\n", verdicts[judge_suites(b)],
-        interrupted ? "true" : "false");
+        may_go_on(b) ? "false" : "true");
 }
 
 /* One document of the rows that `wanted` takes. */
@@ -7198,7 +7226,7 @@ static int64_t processes_of(const options *o) {
 /* So many processes more, one after the other. False after one line. */
 static bool repeat_runs(bench *b, int64_t processes) {
     bool good = true;
-    for (int64_t i = 0; i < processes && good && !interrupted; i++) {
+    for (int64_t i = 0; i < processes && good && may_go_on(b); i++) {
         if (isatty(STDERR_FILENO))
             fprintf(stderr, "\r[%lld of %lld processes more]\033[K", (long long)i + 1,
                 (long long)processes);
@@ -7577,7 +7605,7 @@ static int compare_saved(bench *b) {
     code = load_baseline("saved", b->opt.saved, &now);
     if (!code) code = check_machine(&old, now.isa, now.cpu);
     if (!code) code = judge_baseline(b, now.rows, now.count, &old);
-    print_comparisons(stdout, b);
+    print_comparisons(document, b);
     free_baseline(&old);
     free_baseline(&now);
     return code;
@@ -7643,23 +7671,25 @@ static const struct {
 };
 
 static void print_help(void) {
-    printf("attn_bench - verifies and times attn.h on the cases of five attention benchmark "
-           "systems\n\n"
-           "  attn_bench [flags]              without --suite: the default selection, or the case "
-           "of the shape flags\n"
-           "  attn_bench B S H D [flags]      one shape: batch, tokens, heads, head_dim\n\n");
+    fprintf(document,
+        "attn_bench - verifies and times attn.h on the cases of five attention benchmark "
+        "systems\n\n"
+        "  attn_bench [flags]              without --suite: the default selection, or the case "
+        "of the shape flags\n"
+        "  attn_bench B S H D [flags]      one shape: batch, tokens, heads, head_dim\n\n");
     for (int i = 0; i < COUNT(flags) && flags[i].help; i++)
-        printf("  --%-14s %-26s %s\n", flags[i].name, flags[i].argument, flags[i].help);
+        fprintf(document, "  --%-14s %-26s %s\n", flags[i].name, flags[i].argument, flags[i].help);
     char text[128];
     for (int a = 0; a < AXES; a++)
         if (axes[a].flag)
-            printf("  --%-14s %-26s %s\n", axes[a].name,
+            fprintf(document, "  --%-14s %-26s %s\n", axes[a].name,
                 axes[a].words && a != DIM        ? axis_words((axis)a, text)
                 : a == ITERATIONS || a == WARMUP ? "N"
                                                  : "N,..",
                 axes[a].help);
-    printf("\nsuites:\n");
-    for (int s = 0; s < COUNT(suites); s++) printf("  %-12s %s\n", suites[s].name, suites[s].help);
+    fprintf(document, "\nsuites:\n");
+    for (int s = 0; s < COUNT(suites); s++)
+        fprintf(document, "  %-12s %s\n", suites[s].name, suites[s].help);
 }
 
 /* Whether a suite has lines, or lines of a module. */
@@ -8250,17 +8280,19 @@ static void free_files(bench *b) {
 static int print_list(const bench *b) {
     char name[32];
     const char *backend;
-    for (int i = 0; attn_backend_at(i); i++) printf("backend %s\n", attn_backend_at(i)->name);
-    if (*b->no_gpu) printf("backend hip: %s\n", b->no_gpu);
+    for (int i = 0; attn_backend_at(i); i++)
+        fprintf(document, "backend %s\n", attn_backend_at(i)->name);
+    if (*b->no_gpu) fprintf(document, "backend hip: %s\n", b->no_gpu);
     for (int s = 0; s < COUNT(suites); s++)
-        printf("suite %s: %s\n", suites[s].name, suites[s].help);
+        fprintf(document, "suite %s: %s\n", suites[s].name, suites[s].help);
     for (int64_t i = 0; i < b->case_count; i++) {
         const bench_case *c = &b->cases[i];
         row r = new_row(c, "");
-        printf("case %s: %s, %s, kv %s, %s, %d threads:", c->suite->name, c->name, r.dtype,
-            r.kv_dtype, r.pass, (int)c->v[THREADS]);
-        for (int k = 0; (backend = backend_of_case(b, c, k, name)); k++) printf(" %s", backend);
-        printf("\n");
+        fprintf(document, "case %s: %s, %s, kv %s, %s, %d threads:", c->suite->name, c->name,
+            r.dtype, r.kv_dtype, r.pass, (int)c->v[THREADS]);
+        for (int k = 0; (backend = backend_of_case(b, c, k, name)); k++)
+            fprintf(document, " %s", backend);
+        fprintf(document, "\n");
     }
     return 0;
 }
@@ -8301,11 +8333,59 @@ static void measure_machine(bench *b) {
     b->bandwidth = attn_bandwidth_gbytes((size_t)64 << 20, 0);
 }
 
+static bench *writing; /* whose document is begun; NULL: none */
+
+/* A document is ended whatever happens, once. */
+static void end_document(void) {
+    bench *b = writing;
+    writing = NULL;
+    if (b) b->writer->end(document, b), fflush(document);
+}
+
+static void say(const char *text) {
+    if (write(STDERR_FILENO, text, strlen(text)) < 0) return; /* nobody to tell */
+}
+
+/* Says by whom the program ends, with what a signal handler may call. */
+static void say_end(const char *how) {
+    const char *const parts[] = {running ? running->suite : "", running ? running->name : "",
+        running ? running->backend : ""};
+    say("attn_bench: ");
+    for (int i = 0; running && i < COUNT(parts); i++) say(parts[i]), say(i < 2 ? " " : ": ");
+    say(how);
+    say(", and nothing more is measured\n");
+}
+
+/* The backend of the row in progress did it. The rows before it are not lost: their document is ended,
+ * should the crash have left that possible. */
+static void on_crash(int number) {
+    say_end(number == SIGSEGV   ? "it crashed, SIGSEGV"
+            : number == SIGABRT ? "it crashed, SIGABRT"
+            : number == SIGFPE  ? "it crashed, SIGFPE"
+            : number == SIGILL  ? "it crashed, SIGILL"
+                                : "it crashed, SIGBUS");
+    interrupted = number;
+    die_within(5);
+    end_document();
+    _exit(EXIT_BAD);
+}
+
+/* exit() that is not called by this program is an error of who does. */
+static bool ended;
+static void on_exit_of_others(void) {
+    if (ended) return;
+    say_end("it ended the program");
+    interrupted = SIGTERM;
+    end_document();
+    _exit(EXIT_BAD);
+}
+
 static void run_cases(bench *b) {
     set_probes(b);
     if (!b->opt.repeated) measure_machine(b);
-    b->writer->begin(stdout, b);
-    if (fflush(stdout)) b->broken = errno;
+    writing = b;
+    b->writer->begin(document, b);
+    if (fflush(document)) b->broken = errno;
     for (int64_t i = 0; i < b->case_count && go_on(b); i++) run_any_case(b, i);
     clear_progress();
     derive_series(b);
@@ -8325,9 +8405,9 @@ static bool nothing_ran(const bench *b) {
 static int deliver(bench *b, const baseline *old) {
     int bad = 0;
     int compared = old->count ? judge_baseline(b, b->rows, b->row_count, old) : 0;
-    b->writer->end(stdout, b);
+    end_document();
     if (old->count && !strcmp(b->writer->name, "csv")) print_comparisons(stderr, b);
-    if (fflush(stdout) || ferror(stdout) || b->broken)
+    if (fflush(document) || ferror(document) || b->broken)
         bad = refuse("stdout: %s", strerror(b->broken ? b->broken : errno));
     if (b->opt.output_dir) {
         int reports_bad = write_reports(b, b->opt.output_dir);
@@ -8393,9 +8473,9 @@ static int attn_bench(int argc, char **argv) {
     if (b.opt.help || b.opt.version) {
         if (b.opt.help) print_help();
         else
-            printf("attn_bench %d.%d.%d\n", ATTN_VERSION / 10000, ATTN_VERSION / 100 % 100,
-                ATTN_VERSION % 100);
-        return fflush(stdout) || ferror(stdout) ? refuse("stdout: %s", strerror(errno)) : 0;
+            fprintf(document, "attn_bench %d.%d.%d\n", ATTN_VERSION / 10000,
+                ATTN_VERSION / 100 % 100, ATTN_VERSION % 100);
+        return fflush(document) || ferror(document) ? refuse("stdout: %s", strerror(errno)) : 0;
     }
     code = load_plugins(&b);
     if (!code && b.opt.footprint) code = print_footprint(b.opt.footprint);
@@ -8403,7 +8483,7 @@ static int attn_bench(int argc, char **argv) {
     if (b.opt.saved) {
         code = compare_saved(&b);
         free(b.comparisons);
-        return fflush(stdout) || ferror(stdout) ? refuse("stdout: %s", strerror(errno)) : code;
+        return fflush(document) || ferror(document) ? refuse("stdout: %s", strerror(errno)) : code;
     }
 #ifdef ATTN_MPI
     const char *fault = fault_of_ranks(&b.opt);
@@ -8415,16 +8495,16 @@ static int attn_bench(int argc, char **argv) {
     code = prepare(&b, &old);
     if (!code && b.opt.list) code = print_list(&b);
     else if (!code) {
-        if (one_process()) catch_signals();
+        if (one_process()) catch_signals(on_crash);
         run_cases(&b);
         if (repeat_runs(&b, processes_of(&b.opt) - 1)) code = deliver(&b, &old);
         else {
             code = EXIT_BAD;
-            b.writer->end(stdout, &b); /* a document is ended whatever happens */
-            fflush(stdout);
+            end_document();
         }
     }
-    if (!code && (fflush(stdout) || ferror(stdout))) code = refuse("stdout: %s", strerror(errno));
+    if (!code && (fflush(document) || ferror(document)))
+        code = refuse("stdout: %s", strerror(errno));
     free_files(&b);
     free_baseline(&old);
     free(b.comparisons);
@@ -8443,7 +8523,10 @@ int main(int argc, char **argv) {
     if (world.rank && (!freopen("/dev/null", "w", stdout) || !freopen("/dev/null", "w", stderr)))
         MPI_Abort(MPI_COMM_WORLD, EXIT_BAD);
 #endif
+    open_document();
+    atexit(on_exit_of_others);
     const int code = attn_bench(argc, argv);
+    ended = true;
 #ifdef ATTN_MPI
     MPI_Finalize();
 #endif

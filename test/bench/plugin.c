@@ -5,11 +5,12 @@
  *   ./attn_bench --plugin loops.so --seq-len 64 --backward */
 #include "attn.h"
 #include <math.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { RIGHT, WRONG_O, WRONG_LSE, WRONG_DQ, WRONG_DK, WRONG_DV, STALE, NOTHING, REFUSES, ODD_NAME, KNOWN_NAME, TWO, NO_REASON, FAILS_TWICE };
+enum { RIGHT, WRONG_O, WRONG_LSE, WRONG_DQ, WRONG_DK, WRONG_DV, STALE, NOTHING, REFUSES, ODD_NAME, KNOWN_NAME, TWO, NO_REASON, FAILS_TWICE, CRASHES, EXITS, PRINTS };
 
 static int64_t offset_of(const attn_desc *d)
 {
@@ -93,7 +94,11 @@ static attn_status run(void *user, const attn_desc *d, const attn_grad *g, const
     FILE *log = path ? fopen(path, "a") : NULL;
     static int runs;
     (void)p;
-    if (KIND == FAILS_TWICE && ++runs == 2) return ATTN_ERR_MEMORY;
+    runs++;
+    if (KIND == FAILS_TWICE && runs == 2) return ATTN_ERR_MEMORY;
+    if (KIND == CRASHES && d->q_len > 33) raise(SIGSEGV);
+    if (KIND == EXITS && d->q_len > 33) exit(0);
+    if (KIND == PRINTS) printf("{\"a line\": %d\n", runs);
     if (log) {
         fputs(user, log);
         fclose(log);

@@ -24,6 +24,9 @@ KINDS = {
     "two": ["-DKIND=TWO"],
     "no_reason": ["-DKIND=NO_REASON"],
     "fails_twice": ["-DKIND=FAILS_TWICE"],
+    "crashes": ["-DKIND=CRASHES"],
+    "exits": ["-DKIND=EXITS"],
+    "prints": ["-DKIND=PRINTS"],
     "no_symbol": ["-DKIND=RIGHT", "-DNO_SYMBOL"],
 }
 SMALL = ["--iterations", 2, "--warmup", 0, "--format", "json"]
@@ -130,6 +133,18 @@ def test_faults(folder):
         done, rows, fault = rows_of(folder, "--plugin", name + ".so", *SHAPE, *SMALL)
         got = [(r["status"], r["note"]) for r in rows if r["backend"] == "loops"]
         report("says why: " + name, fault or (None if got == [(status, note)] else str(got)))
+    # what ends the program ends with a whole document of the cases before
+    for name, says in (("crashes", "it crashed, SIGSEGV"), ("exits", "it ended the program")):
+        for suffix in (SMALL[-2:], ["--format", "csv"]):
+            done = run("--plugin", name + ".so", "--seq-len", "33,64", "--num-heads", 2, "--head-dim", 16, *SMALL[:4], *suffix, cwd=folder)
+            document, fault = checked(done.stdout) if suffix == SMALL[-2:] else (None, None if done.stdout.count("\n") == 4 else done.stdout)
+            fault = fault or (None if not document or document["interrupted"] and len(document["rows"]) == 3 else str(document))
+            said = "attn_bench: shape B1 S64 H2 D16 loops: %s, " % says in done.stderr
+            report("%s as %s" % (name, suffix[-1]), fault or (None if said and done.returncode == 2 else "%d %s" % (done.returncode, done.stderr)))
+    done, rows, fault = rows_of(folder, "--plugin", "prints.so", *SHAPE, *SMALL)
+    report("prints", fault or (None if len(rows) == 3 and '{"a line": 1' in done.stderr else done.stderr))
+    done, rows, fault = rows_of(folder, "--plugin", "prints.so", "--suite", "memory", "--quick", "--seq-len", 32, *SMALL)
+    report("prints in a process of its own", fault or (None if all(r["status"] in ("ok", "declined") for r in rows) else str(rows)))
 
 
 def test_refusals(folder):
