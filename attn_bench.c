@@ -40,8 +40,8 @@
    asks for more. What takes longer than a minute is announced before it starts; a case that does
    not fit in memory is refused, with its name and size, and the rest runs. Several suites run
    together: --suite memory,scaling. A flag beside a suite replaces that value in all of its cases:
-   `--suite adaattn --seq-len 128 --batch-size 2` is AdaAttn's printed example. What a whole run
-   needs is said for two cores.
+   `--suite adaattn --seq-len 128 --batch-size 2` is AdaAttn's printed example; those that cannot
+   have it are left out, and their number is said. What a whole run needs is said for two cores.
 
      rocmforge    one head, tokens = dim, ROCmForge's sin/cos/tan data; then lengths, dims, causal,
                   batch; random, peaked and masked data, because theirs makes attention uniform;
@@ -468,6 +468,17 @@ static void *aligned_get(size_t size, size_t align) {
     return posix_memalign(&p, align < sizeof p ? sizeof p : align, size) ? NULL : p;
 }
 static void aligned_put(void *p) { free(p); }
+/* What a limit of the process leaves of it. */
+static double address_space(double page) {
+    struct rlimit limit;
+    double used = 0;
+    FILE *f = fopen("/proc/self/statm", "r");
+    if (f && fscanf(f, "%lf", &used) != 1) used = 0;
+    if (f) fclose(f);
+    return !getrlimit(RLIMIT_AS, &limit) && limit.rlim_cur != RLIM_INFINITY
+               ? fmax(0, (double)limit.rlim_cur - used * page)
+               : INFINITY;
+}
 static double available_memory(void) {
     double kib = 0;
     char line[256];
@@ -475,7 +486,9 @@ static double available_memory(void) {
     while (f && fgets(line, sizeof line, f))
         if (sscanf(line, "MemAvailable: %lf", &kib) == 1) break;
     if (f) fclose(f);
-    return kib > 0 ? kib * 1024 : (double)sysconf(_SC_PHYS_PAGES) * (double)sysconf(_SC_PAGESIZE);
+    const double page = (double)sysconf(_SC_PAGESIZE),
+                 there = kib > 0 ? kib * 1024 : (double)sysconf(_SC_PHYS_PAGES) * page;
+    return fmin(there, address_space(page));
 }
 /* The high-water mark of this program alone: that of getrusage has what the process was before it
  * was replaced by exec. */
@@ -2910,6 +2923,8 @@ struct bench {
     bench_case *cases;
     row *rows;
     int64_t case_count, row_count, row_total;
+    int left_out; /* cases of suites that a flag makes impossible, and why the first is */
+    char left_out_why[128];
     row *repeats; /* the same rows, measured by other processes */
     int64_t repeat_count;
     char backends[MOST_BACKENDS][32]; /* named by --backend; none: each suite's own */
@@ -7773,9 +7788,10 @@ static int set_flag(options *o, int f, const char *value) {
 /* One flag with or without "=": returns how many arguments it took, 0 after a refusal. */
 static int take_flag(options *o, int argc, char **argv) {
     char name[64], limits[128];
-    const char *equals = strchr(argv[0], '='), *value = equals     ? equals + 1
-                                                        : argc > 1 ? argv[1]
-                                                                   : NULL;
+    const bool follows = argc > 1 && strncmp(argv[1], "--", 2); /* else the next flag does */
+    const char *equals = strchr(argv[0], '='), *value = equals    ? equals + 1
+                                                        : follows ? argv[1]
+                                                                  : NULL;
     snprintf(name, sizeof name, "%.*s", (int)strcspn(argv[0] + 2, "="), argv[0] + 2);
     if (strcmp(name, "baseline") && strcmp(name, "saved")) o->beside_saved = argv[0];
     for (int f = 0; f < COUNT(flags); f++)
@@ -7943,8 +7959,9 @@ static attn_status add_from_plugin(const attn_backend *backend) {
     bench *b = plugin_loading.b;
     const char *name = backend && backend->abi == ATTN_ABI ? backend->name : NULL;
     bool odd = name && name[strspn(name, letters)];
-    attn_status s =
-        odd || (name && !strcmp(name, "hip")) ? ATTN_ERR_REGISTER_NAME : attn_register(backend);
+    attn_status s = odd || (name && (!strcmp(name, "hip") || is_mode(name)))
+                        ? ATTN_ERR_REGISTER_NAME
+                        : attn_register(backend);
     if (!s && b->plugin_count == MOST_BACKENDS) s = ATTN_ERR_REGISTER_FULL;
     if (s) {
         plugin_loading.status = s, plugin_loading.odd = odd;
@@ -8059,7 +8076,11 @@ static int add_case(bench *b, bench_case *c) {
             return 0;
     name_case(c);
     if (b->opt.filter && !strstr(c->name, b->opt.filter)) return 0;
-    if (why) return refuse("%s", why);
+    if (why && !b->opt.suites) return refuse("%s", why);
+    if (why) { /* other cases of the suite may take the flag */
+        if (!b->left_out++) snprintf(b->left_out_why, sizeof b->left_out_why, "%s", why);
+        return 0;
+    }
     b->cases = grow(b->cases, b->case_count, sizeof *b->cases);
     b->cases[b->case_count++] = *c;
     return 0;
@@ -8084,6 +8105,7 @@ static int expand(bench *b, const suite *s, const char *line, const char *group)
     grid g = parse_line(line);
     int at[AXES] = {0}, a;
     bool steps = g.value[MEASURE][0] == GENERATE; /* its queries are the steps, one token each */
+    if (b->opt.projections && !is_timing(g.value[MEASURE][0])) return 0; /* modules are timed */
     for (a = 0; a < AXES; a++)
         if (b->opt.user.count[a]) {
             int to = a == SEQ && steps ? KV : a;
@@ -8146,7 +8168,8 @@ static int choose_cases(bench *b) {
             return refuse("--suite %s: must be of %s", name, suites_with_lines(names, false));
         for (int i = 0; i < COUNT(lines); i++)
             if (!strcmp(lines[i].suite, name) && lines[i].when & b->selection &&
-                (!o->modules || (lines[i].module && listed(o->modules, lines[i].module))) &&
+                (!o->modules || !has_lines(name, true) ||
+                    (lines[i].module && listed(o->modules, lines[i].module))) &&
                 expand(b, find_suite(name), lines[i].axes, NULL))
                 return EXIT_BAD;
     }
@@ -8435,6 +8458,9 @@ static int prepare(bench *b, baseline *old) {
     if (!b->writer)
         return refuse("--format %s: must be one of table, csv, json, markdown", o->format);
     if (choose_backends(b) || (o->input ? load_files(b) : choose_cases(b))) return EXIT_BAD;
+    if (b->left_out && !b->case_count) return refuse("%s", b->left_out_why);
+    if (b->left_out)
+        fprintf(stderr, "attn_bench: %d cases are left out: %s\n", b->left_out, b->left_out_why);
     bool policy = !b->case_count;
     for (int64_t i = 0; i < b->case_count; i++) policy |= b->cases[i].v[POLICY] != EXACT;
     for (int i = 0; i < b->backend_count && !policy; i++)

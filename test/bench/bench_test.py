@@ -497,6 +497,18 @@ def test_choice(folder):
     verdict = json.loads(done.stdout)["verdict"]
     report("no target, no verdict", None if verdict is None and done.returncode == 0 else "%s %d" % (verdict, done.returncode))
     refused("--filter without a case", folder, "--filter", "nonsense")
+    refused("a flag for a value", folder, "--filter", "--list")
+    refused("modules of no calls that are timed", folder, *"--suite correctness --projections".split())
+    refused("a flag that no case of a suite can have", folder, *"--suite decode --num-heads 2".split())
+    done = run(*"--suite decode --backward --list".split())
+    good = done.returncode == 0 and done.stderr == "attn_bench: 64 cases are left out: --backward: not defined for --page-size\n"
+    report("a flag that some cases cannot have", None if good and ", bwd, " in done.stdout else done.stderr)
+    for flag, why in (("--page-size 16", "--page-size"), ("--kv-dtype int8", "--kv-dtype int8")):
+        done = run(*"--suite correctness --quick --list".split(), *flag.split())
+        said = re.fullmatch(r"attn_bench: \d+ cases are left out: %s: not in cases with a backward\n" % why, done.stderr)
+        report("a suite with " + flag, None if said and done.returncode == 0 and "\ncase correctness: " in done.stdout else done.stderr)
+    done = run(*"--suite openpi,memory --modules gemma --list".split())
+    report("--modules leaves out no other suite", None if "\ncase memory: " in done.stdout and "\ncase openpi: " in done.stdout else done.stdout)
     done = run(*"--list --seq-len 16 --threads 3 --window 5,0".split())
     report("threads and window of a case", None if "\ncase shape: B1 S16 H8 D64 window 5,0, f32, kv f32, fwd, 3 threads:" in done.stdout else done.stdout)
     told = [run("--device", name, *"1 16 1 8 --iterations 1".split()).stderr.replace(name, "hip") for name in ("hip", "cuda")]
@@ -766,8 +778,6 @@ def test_bad_flags(folder):
         ("1 8 1 8 --backend precision,flash", "--backend precision: only in cases with a policy"),
         ("1 8 1 8 --backend flash,rank", "--backend rank: only in cases with a policy"),
         ("--suite decode --quick --backend flash,rank", "--backend rank: only in cases with a policy"),
-        ("--suite correctness --quick --page-size 16", "--page-size: not in cases with a backward"),
-        ("--suite correctness --quick --kv-dtype int8", "--kv-dtype int8: not in cases with a backward"),
         ("--page-size 16 --backward", "--backward: not defined for --page-size"),
     ):
         refused(line, folder, *line.split())

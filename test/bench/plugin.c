@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { RIGHT, WRONG_O, WRONG_LSE, WRONG_DQ, WRONG_DK, WRONG_DV, STALE, NOTHING, REFUSES, ODD_NAME, KNOWN_NAME, TWO, NO_REASON, FAILS_TWICE, CRASHES, EXITS, PRINTS };
+enum { RIGHT, WRONG_O, WRONG_LSE, WRONG_DQ, WRONG_DK, WRONG_DV, STALE, NOTHING, REFUSES, ODD_NAME, KNOWN_NAME, TWO, NO_REASON, FAILS_TWICE, CRASHES, EXITS, PRINTS, MODE_NAME };
 
 static int64_t offset_of(const attn_desc *d)
 {
@@ -126,6 +126,7 @@ attn_status attn_plugin_register(attn_status (*registers)(const attn_backend *))
     if (KIND == STALE) loops.abi -= (uint64_t)1 << 32;                  /* of another version of attn.h */
     if (KIND == ODD_NAME) loops.name = "a,b";
     if (KIND == KNOWN_NAME) loops.name = "flash";
+    if (KIND == MODE_NAME) loops.name = "rank";
     attn_status s = registers(&loops);
     loops.name = "again", loops.user = (void *)(uintptr_t)"a";
     if (KIND == TWO && !s) s = registers(&loops);
