@@ -55,6 +55,7 @@ void unit_l2(int64_t bytes)
 
 /* What the largest eigenvalue of X^T X is at most; X[rows][n], n a multiple of 16; room[2][n][n]. */
 double unit_eigenvalue(const float *X, int64_t rows, int64_t n, float *room);
+#if ATTN__ADAPTIVE
 double unit_eigenvalue(const float *X, int64_t rows, int64_t n, float *room)
 {
     const uint64_t fp = attn__fp_enter(1);      /* as in a call: denormals are 0 */
@@ -64,6 +65,7 @@ double unit_eigenvalue(const float *X, int64_t rows, int64_t n, float *room)
     attn__fp_leave(fp);
     return most;
 }
+#endif
 
 /* left[heads][q_len][kv_len] of the calls on one thread that follow, of one sequence each: which keys a row leaves out, where it is decoded
  * from int16. NULL: no more. */
