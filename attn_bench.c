@@ -2176,7 +2176,7 @@ static uint64_t output_bits(const problem *p) {
 /* How many elements of an output, of the whole batch, are as `poison` left them. */
 static int64_t count_unwritten(const problem *p, const call_output *x) {
     static const unsigned char poisoned[] = {0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff};
-    const char *at = x->data, *const end = at + (size_t)p->d.batch * x->bytes;
+    const char *at = x->data, *const end = x->bytes ? at + (size_t)p->d.batch * x->bytes : at;
     int64_t n = 0;
     for (; at < end; at += x->each) n += !memcmp(at, poisoned, x->each);
     return n;

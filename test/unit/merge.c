@@ -334,6 +334,23 @@ static void test_pool_mode(void **state)
     }
     assert_true(runs >= 2 && runs < 1000);                  /* append and attention; no task left another mode */
     assert_memory_equal(caches[1], caches[0], sizeof caches[0]);
+
+    static float merged[2][N], lse[4][2 * TOKENS * HEADS];
+    attn_in parts[4] = { { 0 } };
+    const float *lses[4];
+    for (int p = 0; p < 4; p++) {
+        parts[p].data = data[p % 3], lses[p] = lse[p];
+        for (int64_t i = 0; i < 2 * TOKENS * HEADS; i++) lse[p][i] = (float)random_gauss(&r);
+    }
+    runs = 0;
+    for (int own = 0; own < 2; own++) {
+        attn_desc d = { 0 };
+        d.batch = 2, d.heads = HEADS, d.head_dim = DIM, d.q_len = TOKENS, d.o.data = merged[own];
+        d.threads = own ? 0 : 1, d.pool = own ? &pool : NULL;
+        assert_ok(attn_merge(&d, 4, parts, lses));
+    }
+    assert_true(runs == 1);
+    assert_memory_equal(merged[1], merged[0], sizeof merged[0]);
 }
 
 int main(void)
