@@ -320,6 +320,31 @@ static void test_worst_key(void **unused)
     if (!(most > 0.85)) fail_msg("at most %g of a certificate was needed", most);
 }
 
+/* ---- a key whose low bytes move its score by nearly 5, its weight from 0.001 to 0.15: no bound by the first powers of that holds, so it is corrected,
+ * though by such a bound the tolerance would allow it as it is ---- */
+static void test_far_key(void **unused)
+{
+    enum { KEYS = 2048, DIM = 64, AT = 777 };
+    static char codes[2][(KEYS * DIM + HALF - 1) / HALF * PIECE];
+    static float scale[2][KEYS], q[DIM], o[DIM], cert[1];
+    static double want[DIM];
+    (void)unused;
+    for (int64_t i = 0; i < DIM; i++) q[i] = 1;
+    for (int64_t j = 0; j < KEYS; j++) {
+        scale[0][j] = j == AT ? 1.25f : 1e-6f, scale[1][j] = j == AT ? 1 : 1e-3f;
+        for (int64_t e = 0; e < DIM; e++) {
+            element_put(codes[0], ATTN_INT16, j * DIM + e, j == AT ? 127 / 256.0 - (e ? 0 : 44) : 0);
+            element_put(codes[1], ATTN_INT16, j * DIM + e, j == AT ? 127 : -1);
+        }
+    }
+    attn_desc d = decoded(KEYS, q, codes[0], codes[1], scale[0], scale[1], o);
+    exactly(d, want);
+    d.tolerance = 0.06f, d.flags = ATTN_TOLERANCE_ABSOLUTE, d.cert = cert;
+    assert_ok(attn_forward(&d));
+    for (int64_t i = 0; i < DIM; i++)
+        if (!(fabs((double)o[i] - want[i]) <= (double)cert[0] + 1e-5)) fail_msg("off by %g, cert %g", fabs((double)o[i] - want[i]), (double)cert[0]);
+}
+
 /* ---- what the low bytes of the largest key add to its score may be as much as f32 has powers of two: the second row asks for the other keys, whose
  * weights are as small as can be for the first ---- */
 static void test_far_maximum(void **unused)
@@ -663,6 +688,6 @@ static void test_rows_for_dims(void **unused)
 int main(void)
 {
     const struct CMUnitTest tests[] = { cmocka_unit_test(test_codes), cmocka_unit_test(test_layouts), cmocka_unit_test(test_append), cmocka_unit_test(test_overlap),
-        cmocka_unit_test(test_across), cmocka_unit_test(test_scales), cmocka_unit_test(test_scales_seen), cmocka_unit_test(test_worst_key), cmocka_unit_test(test_far_maximum), cmocka_unit_test(test_window), cmocka_unit_test(test_padding), cmocka_unit_test(test_many_keys), cmocka_unit_test(test_skipped), cmocka_unit_test(test_bad_row), cmocka_unit_test(test_behind_the_last), cmocka_unit_test(test_one_of_two), cmocka_unit_test(test_all_read), cmocka_unit_test(test_told), cmocka_unit_test(test_exact_cert), cmocka_unit_test(test_absolute), cmocka_unit_test(test_rows_for_dims) };
+        cmocka_unit_test(test_across), cmocka_unit_test(test_scales), cmocka_unit_test(test_scales_seen), cmocka_unit_test(test_worst_key), cmocka_unit_test(test_far_key), cmocka_unit_test(test_far_maximum), cmocka_unit_test(test_window), cmocka_unit_test(test_padding), cmocka_unit_test(test_many_keys), cmocka_unit_test(test_skipped), cmocka_unit_test(test_bad_row), cmocka_unit_test(test_behind_the_last), cmocka_unit_test(test_one_of_two), cmocka_unit_test(test_all_read), cmocka_unit_test(test_told), cmocka_unit_test(test_exact_cert), cmocka_unit_test(test_absolute), cmocka_unit_test(test_rows_for_dims) };
     return cmocka_run_group_tests_name("planes", tests, NULL, NULL);
 }
