@@ -5021,7 +5021,7 @@ static const char *attn__decode_declines(const attn_desc *d) {
         return "high bytes do not pay at a tolerance below 1/512";
     if (attn__machine()->isa->W < 8 && !attn__named_adaptive(d))
         return "high bytes do not pay without AVX2";
-    if (!attn__decode_rows(d)) return "high bytes do not pay of so few dims";
+    if (!attn__decode_rows(d)) return "high bytes do not pay with so few dims";
     return NULL;
 }
 static const char *attn__adaptive_declines(const attn_desc *d) {
