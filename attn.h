@@ -939,7 +939,8 @@ extern attn_status attn_hip_last_times(
 #define ATTN__POSIX 0
 #endif
 #endif
-/* A small machine, without vectors, and a compiler that is asked for little code. */
+/* A small machine, without vectors, and a compiler that is asked for little code: it has no kernels
+ * for few rows, no gangs, no splits side by side. */
 #if !defined(ATTN__SMALL) /* a test has it elsewhere */
 #if defined(__OPTIMIZE_SIZE__) && ATTN__GNU && !ATTN__POSIX && !ATTN__WINDOWS
 #define ATTN__SMALL 1
@@ -4572,8 +4573,8 @@ typedef struct attn__adaptive {
     int64_t kept, scratch; /* bytes of a thread: what flash may not use for its own, all */
     int64_t bytes, units;
     int64_t chunks; /* of 128 keys, of the longest sequence: what the filter has room for */
-    /* whether sequences of many rows may be computed from codes, may have keys left out; those of
-     * few rows from codes */
+    /* whether sequences of many rows may be computed from codes, may have keys left out; the most
+     * rows of those of few that are decoded, 0: none are */
     int int16, filter, decode;
     int64_t pair; /* bytes of a sequence and kv head that is decoded */
     int codes;    /* decode multiplies codes of q */
@@ -4873,8 +4874,7 @@ static int64_t attn__decode_rows(const attn_desc *d) {
 /* Whether the used rows of the sequence are decoded. */
 static int attn__decodes(const attn__adaptive *job, const attn__sequence_view *s) {
     const int64_t rows = s->q_used * job->flash.group;
-    return job->decode && rows > 0 && rows <= attn__decode_rows(job->d) &&
-           attn__keys_seen(job->d, s) >= ATTN__DECODE_KEYS;
+    return rows > 0 && rows <= job->decode && attn__keys_seen(job->d, s) >= ATTN__DECODE_KEYS;
 }
 /* Returns the bytes of a sequence and kv head, at `pair`; *scratch: those of a thread. */
 static int64_t attn__decode_carve(
@@ -4931,7 +4931,7 @@ static void attn__adaptive_shape(const attn_desc *d, attn__adaptive *job) {
     job->int16 = !attn__int16_declines(d);
     job->filter = attn__filter_takes(d);
     job->chunks = job->filter ? attn__ceil_div(d->kv_len, ATTN__INT16_CHUNK) + 1 : 0;
-    job->decode = !attn__decode_declines(d);
+    job->decode = attn__decode_declines(d) ? 0 : (int)attn__decode_rows(d);
     attn__flash_shape(d, f);
     const int64_t rows = attn__rows_most(d) * f->group, plain = f->bytes;
     /* of int16, of which bytes_pad bytes have room in a row */
@@ -6671,13 +6671,13 @@ static void attn__carve_gang(attn__head *gang, int64_t h, char *scratch) {
  * scratch, joined in order. With `partial` the result of its one split is left there for
  * flash_merge, so that the bits are the same whether splits run side by side or one after another. */
 static void attn__flash_rows(const attn__rows *u, int64_t heads, char *scratch, float *partial) {
-    if (ATTN__SMALL) heads = 1; /* as gang_of has it: for the compiler */
     const attn__kernels *isa = attn__isa();
     const attn__flash *job = u->job;
     const attn_desc *d = job->d;
     attn__head gang[ATTN__GANG];
     attn__rows other[ATTN__GANG];
     int64_t ldq = job->q_pad, k = u->k0, step = attn__split_keys(&u->s, job->group);
+    if (ATTN__SMALL) heads = 1; /* as gang_of has it: for the compiler */
     gang->t = attn__carve(job, scratch);
     gang->second = gang->t.Q + (job->pack_q ? job->BM * job->q_pad : 0);
     for (int64_t h = 0; h < heads; h++) {
@@ -14987,6 +14987,8 @@ static float ATTN__(read)(const float *p, int64_t n) { /* n a multiple of 8 W */
 }
 #endif
 
+/* What a small machine goes without. */
+#define ATTN__LARGE(name) (ATTN__SMALL ? NULL : ATTN__(name))
 static const attn__kernels ATTN__(table) = {
     ATTN__STRING(ATTN__KERNEL),
     ATTN__W,
@@ -14999,11 +15001,7 @@ static const attn__kernels ATTN__(table) = {
 #else
     NULL,
 #endif
-#if !ATTN__SMALL
-    ATTN__(tile_dots_long),
-#else
-    NULL,
-#endif
+    ATTN__LARGE(tile_dots_long),
     ATTN__(mm_columns),
     ATTN__(pack_k),
     ATTN__(pack_single_k),
@@ -15021,11 +15019,7 @@ static const attn__kernels ATTN__(table) = {
     NULL,
 #endif
     ATTN__(rows_bad),
-#if !ATTN__SMALL
-    ATTN__(bias_hides),
-#else
-    NULL,
-#endif
+    ATTN__LARGE(bias_hides),
     ATTN__(seen_row),
     ATTN__(finish),
     ATTN__(fma1),
@@ -15033,21 +15027,12 @@ static const attn__kernels ATTN__(table) = {
     ATTN__(join),
     ATTN__(group_scores),
     ATTN__(group_softmax),
-#if !ATTN__SMALL
-    ATTN__(thin_moderate),
-    ATTN__(thin_scale),
-    ATTN__(thin_widen),
-    ATTN__(thin_dots_of),
-    ATTN__(thin_scores),
-    ATTN__(thin_columns),
-#else
-    NULL,
-    NULL,
-    NULL,
-    NULL,
-    NULL,
-    NULL,
-#endif
+    ATTN__LARGE(thin_moderate),
+    ATTN__LARGE(thin_scale),
+    ATTN__LARGE(thin_widen),
+    ATTN__LARGE(thin_dots_of),
+    ATTN__LARGE(thin_scores),
+    ATTN__LARGE(thin_columns),
 #if ATTN__BACKWARD
     ATTN__(backward_rows),
     ATTN__(bwd_row),
@@ -15131,6 +15116,7 @@ static const attn__kernels ATTN__(table) = {
     ATTN__(read),
 #endif
 };
+#undef ATTN__LARGE
 #endif /* ATTN__KERNEL */
 
 /* MIT License. Copyright (c) 2026 the attn.h authors. Permission is hereby granted, free of

@@ -474,11 +474,13 @@ SHARED void hold(void *arg, int64_t i) {
     meet(arg, i);
     while (!__atomic_load_n(&held, __ATOMIC_SEQ_CST)) usleep(1000);
 }
-SHARED void *hold_two(void *arg) {
+typedef struct { int32_t threads; void (*task)(void *arg, int64_t i); } many;
+SHARED void *run_many(void *arg) {
+    const many *m = arg;
     attn_desc where;
     memset(&where, 0, sizeof where);
-    where.threads = 2;
-    attn_parallel(&where, hold, NULL, 2);
+    where.threads = m->threads;
+    attn_parallel(&where, m->task, NULL, m->threads);
     return arg;
 }
 static void fork_while_others_work(void **state) {       /* which they never end in the child: its calls do not wait for them */
@@ -486,10 +488,11 @@ static void fork_while_others_work(void **state) {       /* which they never end
 #if defined(TSAN) || defined(_OPENMP)
     skip();
 #else
+    many holding = {2, hold};
     pthread_t other;
     int how = -1;
     held = arrived = missed = 0;
-    assert_int_equal(pthread_create(&other, NULL, hold_two, NULL), 0);
+    assert_int_equal(pthread_create(&other, NULL, run_many, &holding), 0);
     while (__atomic_load_n(&arrived, __ATOMIC_SEQ_CST) < 2) usleep(1000);
     pid_t child = fork();
     if (!child) {
@@ -504,23 +507,17 @@ static void fork_while_others_work(void **state) {       /* which they never end
 #endif
 }
 SHARED void idle(void *arg, int64_t i) { (void)arg, (void)i; }
-SHARED void *start_many(void *arg) {
-    attn_desc where;
-    memset(&where, 0, sizeof where);
-    where.threads = 1000;
-    attn_parallel(&where, idle, NULL, 1000);
-    return arg;
-}
 static void fork_at_start(void **state) {                /* of so many threads, which takes milliseconds: what their caller holds, nobody gives back in the child */
     (void)state;
 #if defined(TSAN) || defined(_OPENMP)
     skip();
 #else
     for (int round = 0; round < 3; round++) {
+        many thousand = {1000, idle};
         pthread_t other;
         int how = -1;
         attn_shutdown();
-        assert_int_equal(pthread_create(&other, NULL, start_many, NULL), 0);
+        assert_int_equal(pthread_create(&other, NULL, run_many, &thousand), 0);
         for (int looks = 0; looks < 10000 && threads_alive() < 20; looks++);
         pid_t child = fork();
         if (!child) {
