@@ -33,7 +33,8 @@
  *
  * CHIPS  matrix unit: gfx90a, gfx942, gfx950, gfx9-4-generic (MFMA); gfx1100..1103,
  *   gfx1150..1152, gfx1200, gfx1201 (WMMA); sm_80 and later (mma.sync), of sm_90a the forward of
- *   dims above 32 too (wgmma). f32 is FMA but for MFMA.
+ *   dims above 32 and the gradients of dims up to 128, of aligned rows without masks, too (wgmma).
+ *   f32 is FMA but for MFMA.
  *   Every other chip: f32 by FMA, its gradients so from gfx10 on, f16 and bf16 by the scalar kernel,
  *   which also serves dims above 256.
  * TAKES  q of f32, f16 or bf16, k and v of those or int8 or fp8, each its own; o and bias of any
@@ -45,15 +46,16 @@
  *   elsewhere.
  *   attn_merge, attn_convert and attn_mpi_* of device tensors.
  * DECODE  the keys of a sequence with up to 64 rows in use and more than 256 keys are cut into
- *   parts that run side by side and are joined in order: of up to 16 rows into at most 64 parts, 4
- *   for each compute unit over the kv heads; of more rows into at most 16, 2 over the heads; each a
- *   multiple of 256 keys. That follows from the sequence's own rows and keys, the heads and the
+ *   parts that run side by side and are joined in order: of up to 16 rows into at most 64 parts, 4,
+ *   or 3 on NVIDIA, for each compute unit over the kv heads; of more rows into at most 16, 2 over
+ *   the heads; each a multiple of 256 keys. That follows from the sequence's own rows and keys, the heads and the
  *   device, so that its bits do not depend on the batch. Not with dropout. Up to 16 rows have a
  *   kernel of their own, on every chip: multiply-adds, K and V read once for 8 rows of a group,
  *   caches as they lie: f32, f16, bf16, int8 or fp8, in rows, slots or pages, q of any type. It
  *   wants k and v of one type, head_dim and v_dim of multiples of 8 up to 256; others take the
  *   kernel of the call. Where not all rows of q, k and v begin at multiples of 16 bytes (8 for
- *   codes) it is one that computes 256 dims of all.
+ *   codes) it is one that computes 256 dims of all. From sm_80 on f16 and bf16 of up to 128 dims,
+ *   q of the same type, are multiplied by mma.sync, with P rounded to that type.
  * SLOW  what has no kernel on tiles yet, and runs on the scalar ones. Dims above 256; a backward of
  *   what is computed in f32 and has dims above 128, and all such on NVIDIA and on chips before gfx90a
  *   or gfx10; dbias everywhere. In f32, at a quarter of the speed of 16 bits or less: f32, what is
@@ -126,16 +128,19 @@
  *                            without that flag is not noticed by a CPU backend, which then reads it
  *                            as host memory: always set the flag for device tensors
  *
- * PROVED  without a GPU: none was at hand. The simulator of test/hipsim executes the machine code
- *   that the compiler made for a chip, and checks every memory access, race and barrier. It counts
- *   instructions and the cycles of each unit (test/results/hip_report.md) but has no latencies,
- *   caches or clock: it shows that results are right, not how long a call takes.
+ * PROVED  on an NVIDIA H100: make test-cuda, figures in test/results/h100.md. For AMD without a GPU:
+ *   none was at hand. The simulator of test/hipsim executes the machine code that the compiler made
+ *   for a chip, and checks every memory access, race and barrier. It counts instructions and the
+ *   cycles of each unit (test/results/hip_report.md) but has no latencies, caches or clock: it shows
+ *   that results are right, not how long a call takes.
+ *     NVIDIA sm_90a                             run on an H100
  *     gfx90a, gfx942, gfx1100, gfx1201          run in the simulator: make test-hip
  *     gfx1151, gfx906, gfx908, gfx1030, others  compiled, not run: test/gpu/hip.sh compile full
  *     gfx1101..1103, gfx1150, gfx1152, gfx1200  the code of their families' chips above; not
  *                                               compiled by the tests
- *     NVIDIA sm_80 and later, sm_90a            compiled, not run; the kernels on mma.sync and on
- *                                               wgmma in the simulator, which emulates them:
+ *     NVIDIA sm_80 and later                    compiled; the kernels on mma.sync, run on an H100
+ *                                               as code for sm_90, are the same source. Those and
+ *                                               wgmma's in the simulator, which emulates both:
  *                                               make test-hip
  *   Compilers: clang 19 with the headers of HIP 5.2 (test/hipsim/hipcc), nvcc 13.0. To try it:
  *     make HIPCC=test/hipsim/hipcc
@@ -294,8 +299,22 @@ enum {
 __device__ static inline float gpu_exp2(float x) {
 #if defined(__HIP_DEVICE_COMPILE__) && __has_builtin(__builtin_amdgcn_exp2f)
     return __builtin_amdgcn_exp2f(x);
+#elif defined(__CUDA_ARCH__)
+    float y; /* exp2f has three more instructions, for subnormal results */
+    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+    return y;
 #else
     return exp2f(x);
+#endif
+}
+/* The lesser, or NaN where x is: most is known to be none. */
+__device__ static __forceinline__ float gpu_min(float x, float most) {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
+    float y;
+    asm("min.NaN.f32 %0, %1, %2;" : "=f"(y) : "f"(x), "f"(most));
+    return y;
+#else
+    return x > most ? most : x;
 #endif
 }
 __device__ static inline float gpu_rcp(float x) {
@@ -2025,11 +2044,90 @@ __device__ static __forceinline__ void gpu_fold(float (&x)[N], int32_t lane) {
 #ifndef GPU_CARRY_DECODE
 #define GPU_CARRY_DECODE 128 /* terms of a sum between two carries */
 #endif
-template <int KV, int D, int ROWS, bool WIDE> struct gpu_decode {
+/* Where the keys of a wave's tile of TILE are, whatever is made of them, and the rows of its block. */
+template <int TILE, int THREADS> struct gpu_decode_keys {
+    enum { WAVES = THREADS / GPU_WAVE, STEP = WAVES * TILE };
+
+    const gpu_cache_params &arguments;
+    gpu_reach reach;
+    int32_t b, k_batch, k_first, k_len, first_row, rows;
+    int32_t page, token, entry; /* where key lane of the tile lies; the table's next */
+
+    __device__ __forceinline__ explicit gpu_decode_keys(const gpu_cache_params &p) : arguments(p) {}
+    /* Anew at each use: cheaper than what is made of it in registers through the loop. */
+    __device__ __forceinline__ static int32_t lane() { return gpu_thread() % GPU_WAVE; }
+    __device__ __forceinline__ static int32_t row_of(const gpu_params &p, int32_t r) {
+        return r / p.group;
+    }
+    __device__ __forceinline__ static int32_t head_of(const gpu_params &p, int32_t r) {
+        return (int32_t)blockIdx.y * p.group + r % p.group;
+    }
+    /* The table's entry of key lane of tile j, on its way: by the first lane of each page. */
+    __device__ __forceinline__ void look_up(const gpu_cache_params &p, int32_t j) {
+        const uint32_t key = (uint32_t)(k_first + min(j + lane(), k_len - 1)),
+                       size = (uint32_t)p.page_size;
+        if (p.table && lane() < TILE && (lane() == 0 || key % size == 0))
+            entry = p.table[b * p.max_pages + key / size];
+    }
+    __device__ __forceinline__ void place(const gpu_cache_params &p, int32_t j) {
+        const int32_t key = min(lane(), k_len - 1 - j); /* of the tile */
+        token = k_first + j + key;
+        page = k_batch;
+        if (!p.table) return;
+        token = (int32_t)((uint32_t)token % (uint32_t)p.page_size);
+        page = gpu_clamp(gpu_wave_pick(entry, max(key - token, 0)), 0, p.pages - 1);
+    }
+    /* Where a key of tile j lies. */
+    __device__ __forceinline__ gpu_place place_of(
+        const gpu_cache_params &p, int32_t j, int32_t key) const {
+        gpu_place at = {k_batch, k_first + min(j + key, k_len - 1)};
+        if (p.table) {
+            at.batch = gpu_wave_pick(page, key);
+            at.token = gpu_wave_pick(token, key);
+        }
+        return at;
+    }
+    /* Up to `most` rows of the sequence; what they see. False: there are none. */
+    __device__ __forceinline__ bool begin(const gpu_params &p, const gpu_seq &seq, int32_t most) {
+        b = seq.b;
+        k_batch = (int32_t)seq.k_batch;
+        k_first = (int32_t)seq.k_first;
+        k_len = seq.k_len;
+        first_row = (int32_t)blockIdx.x * most;
+        rows = seq.q_used * p.group;
+        if (first_row >= rows) return false;
+        const int32_t i0 = row_of(p, first_row);
+        reach = gpu_reach_of(p, seq, i0, row_of(p, min(first_row + most, rows) - 1) - i0 + 1);
+        entry = 0;
+        return true;
+    }
+    /* What row r of the block sees. */
+    __device__ __forceinline__ gpu_range seen_by(
+        const gpu_params &p, const gpu_seq &seq, int32_t r) const {
+        const int32_t i0 = row_of(p, first_row);
+        return gpu_reach_row(reach, seq, i0, row_of(p, min(first_row + r, rows - 1)) - i0);
+    }
+    /* The wave's first tile; none where it begins at reach.hi or later. */
+    __device__ __forceinline__ int32_t first_tile() const {
+        const int32_t wave = gpu_uniform((int32_t)threadIdx.x / GPU_WAVE),
+                      j = reach.lo / STEP * STEP + wave * TILE;
+        return j + TILE <= reach.lo ? j + STEP : j;
+    }
+    __device__ __forceinline__ bool sees_all(const gpu_params &p, int32_t j) const {
+        return !(p.masks & (MASK_BOOL | MASK_BIAS)) && j >= reach.whole_lo &&
+               j + TILE <= reach.whole_hi;
+    }
+};
+template <int KV, int D>
+constexpr int gpu_decode_tile = GPU_WAVE / (D / 8) * (KV == ATTN_F32 ? 2 : 4);
+template <int KV, int D, int ROWS, bool WIDE>
+struct gpu_decode : gpu_decode_keys<gpu_decode_tile<KV, D>, 256> {
+    typedef gpu_decode_keys<gpu_decode_tile<KV, D>, 256> B;
+    using B::arguments, B::first_row, B::head_of, B::lane, B::page, B::reach, B::row_of, B::rows,
+        B::token, B::STEP, B::WAVES;
     enum {
         LANES = D / 8,
         GROUPS = GPU_WAVE / LANES,
-        WAVES = 256 / GPU_WAVE,
         KEYS = KV == ATTN_F32 ? 2 : 4,
         TILE = GROUPS * KEYS,
         N = ROWS * KEYS,
@@ -2052,23 +2150,17 @@ template <int KV, int D, int ROWS, bool WIDE> struct gpu_decode {
         };
     };
 
-    const gpu_cache_params &arguments;
-    gpu_reach reach;
     gpu_range see; /* of the lane's row */
-    int32_t b, k_batch, k_first, k_len, first_row, rows;
     shared &lds;
     float o[SUMS];
     float row_max, sum[OWN]; /* of the lane's row, and of its keys alone */
     float carried;           /* the row_max of what the row has carried; -infinity: nothing */
     float x[N];              /* scores, then weights: OWN of them; below 0: not seen */
     gpu_eight<KV> k[KEYS], v[KEYS];
-    float k_scale, v_scale;     /* of key lane of the tile */
-    int32_t page, token, entry; /* where key lane of the tile lies; the table's next */
+    float k_scale, v_scale; /* of key lane of the tile */
 
     __device__ __forceinline__ gpu_decode(const gpu_cache_params &p, shared &block)
-        : arguments(p), lds(block) {}
-    /* Anew at each use: cheaper than what is made of it in registers through the loop. */
-    __device__ __forceinline__ static int32_t lane() { return gpu_thread() % GPU_WAVE; }
+        : B(p), lds(block) {}
     __device__ __forceinline__ int32_t group() const { return lane() / LANES; }
     __device__ __forceinline__ int32_t dim() const { return lane() % LANES * 8; }
     /* The first lane of the group: made anew, or every lane that is asked has a register. */
@@ -2082,12 +2174,6 @@ template <int KV, int D, int ROWS, bool WIDE> struct gpu_decode {
     __device__ __forceinline__ int32_t own_key(int n) const {
         const int32_t number = OWN > 1 ? lane() % LANES * OWN : lane() % LANES / REPEAT;
         return (number % KEYS + n) * GROUPS + group();
-    }
-    __device__ __forceinline__ static int32_t row_of(const gpu_params &p, int32_t r) {
-        return r / p.group;
-    }
-    __device__ __forceinline__ static int32_t head_of(const gpu_params &p, int32_t r) {
-        return (int32_t)blockIdx.y * p.group + r % p.group;
     }
 
     /* ---- memory ---- */
@@ -2114,39 +2200,13 @@ template <int KV, int D, int ROWS, bool WIDE> struct gpu_decode {
         }
         __syncthreads();
     }
-    /* The table's entry of key lane of tile j, on its way: by the first lane of each page. */
-    __device__ __forceinline__ void look_up(const gpu_cache_params &p, int32_t j) {
-        const uint32_t key = (uint32_t)(k_first + min(j + lane(), k_len - 1)),
-                       size = (uint32_t)p.page_size;
-        if (p.table && lane() < TILE && (lane() == 0 || key % size == 0))
-            entry = p.table[b * p.max_pages + key / size];
-    }
-    __device__ __forceinline__ void place(const gpu_cache_params &p, int32_t j) {
-        const int32_t key = min(lane(), k_len - 1 - j); /* of the tile */
-        token = k_first + j + key;
-        page = k_batch;
-        if (!p.table) return;
-        token = (int32_t)((uint32_t)token % (uint32_t)p.page_size);
-        page = gpu_clamp(gpu_wave_pick(entry, max(key - token, 0)), 0, p.pages - 1);
-    }
-    /* Of each load, where its key lies. */
-    __device__ __forceinline__ gpu_place place_of(
-        const gpu_cache_params &p, int32_t j, int t) const {
-        const int32_t key = t * GROUPS + group();
-        gpu_place at = {k_batch, k_first + min(j + key, k_len - 1)};
-        if (p.table) {
-            at.batch = gpu_wave_pick(page, key);
-            at.token = gpu_wave_pick(token, key);
-        }
-        return at;
-    }
     /* The keys of tile j, or values, on their way. Lanes beyond the last dim read the first. */
     template <bool KEY> __device__ __forceinline__ void load(const gpu_cache_params &p, int32_t j) {
         const gpu_tensor &from = KEY ? p.call.k : p.call.v;
         const gpu_codes &codes = KEY ? p.k : p.v;
         const int32_t d = dim() < (KEY ? p.call.head_dim : p.call.v_dim) ? dim() : 0;
         GPU_UNROLL for (int t = 0; t < KEYS; t++) {
-            const gpu_place key = place_of(p, j, t);
+            const gpu_place key = B::place_of(p, j, t * GROUPS + group());
             const int64_t at = gpu_element(key, from.stride, (int32_t)blockIdx.y) + d;
             (KEY ? k[t] : v[t]).template read<WIDE>(from.data + at * gpu_eight<KV>::SIZE);
         }
@@ -2308,30 +2368,26 @@ template <int KV, int D, int ROWS, bool WIDE> struct gpu_decode {
     }
     /* Every WAVES-th tile that some row sees. */
     __device__ __forceinline__ void walk() {
-        enum { STEP = WAVES * TILE };
-        const int32_t wave = gpu_uniform((int32_t)threadIdx.x / GPU_WAVE), end = reach.hi;
-        int32_t j = reach.lo / STEP * STEP + wave * TILE;
-        if (j + TILE <= reach.lo) j += STEP;
+        const int32_t end = reach.hi;
+        int32_t j = B::first_tile();
         if (j >= end) return;
-        look_up(gpu_reload(arguments), j);
-        place(gpu_reload(arguments), j);
+        B::look_up(gpu_reload(arguments), j);
+        B::place(gpu_reload(arguments), j);
         load<true>(gpu_reload(arguments), j);
-        look_up(gpu_reload(arguments), j + STEP);
+        B::look_up(gpu_reload(arguments), j + STEP);
         while (j < end) {
             const int32_t stop = min(end, (int32_t)((uint32_t)j / CARRY + 1) * CARRY);
             for (; j < stop; j += STEP) {
                 load<false>(gpu_reload(arguments), j);
                 scores(gpu_reload(arguments).call);
                 if (j + STEP < end) {
-                    place(gpu_reload(arguments), j + STEP);
+                    B::place(gpu_reload(arguments), j + STEP);
                     load<true>(gpu_reload(arguments), j + STEP);
-                    look_up(gpu_reload(arguments), j + 2 * STEP);
+                    B::look_up(gpu_reload(arguments), j + 2 * STEP);
                 }
                 gpu_fence();
                 weights(gpu_reload(arguments).call, j);
-                const gpu_params &p = gpu_reload(arguments).call;
-                products(!(p.masks & (MASK_BOOL | MASK_BIAS)) && j >= reach.whole_lo &&
-                         j + TILE <= reach.whole_hi);
+                products(B::sees_all(gpu_reload(arguments).call, j));
             }
             if (j < end) carry<false>(j);
         }
@@ -2407,20 +2463,9 @@ template <int KV, int D, int ROWS, bool WIDE> struct gpu_decode {
     __device__ __forceinline__ void run() {
         const gpu_cache_params &p = gpu_reload(arguments); /* pointers of it are to memory */
         const gpu_seq seq = gpu_sequence(p.call, (int32_t)blockIdx.z);
-        b = seq.b;
-        k_batch = (int32_t)seq.k_batch;
-        k_first = (int32_t)seq.k_first;
-        k_len = seq.k_len;
-        first_row = (int32_t)blockIdx.x * ROWS;
-        rows = seq.q_used * p.call.group;
-        if (first_row >= rows) return;
-        const int32_t i0 = row_of(p.call, first_row),
-                      i1 = row_of(p.call, min(first_row + ROWS, rows) - 1),
-                      i = row_of(p.call, min(first_row + own_row(), rows - 1));
-        reach = gpu_reach_of(p.call, seq, i0, i1 - i0 + 1);
-        see = gpu_reach_row(reach, seq, i0, i - i0);
+        if (!B::begin(p.call, seq, ROWS)) return;
+        see = B::seen_by(p.call, seq, own_row());
         row_max = carried = GPU_NEG_INF;
-        entry = 0;
         k_scale = v_scale = 0.0f;
         GPU_UNROLL for (int n = 0; n < OWN; n++)
             sum[n] = 0.0f;
@@ -2440,7 +2485,7 @@ __global__ void __launch_bounds__(256) gpu_decode_parts(gpu_cache_params p) {
     f.run();
 }
 #define GPU_ROW_DECODE(name, KV, D, ROWS, WIDE) \
-    {name, KV, D, ROWS, WIDE, (const void *)gpu_decode_parts<KV, D, ROWS, WIDE>},
+    {name, UNIT_SCALAR, KV, D, ROWS, 256, WIDE, (const void *)gpu_decode_parts<KV, D, ROWS, WIDE>},
 #define GPU_ROWS_DECODE_KV(name, KV) \
     GPU_ROW_DECODE("decode_" name "_d64", KV, 64, 4, true) \
     GPU_ROW_DECODE("decode_" name "_d64", KV, 64, 8, true) \
@@ -2506,9 +2551,10 @@ __device__ static inline int64_t gpu_token_at(
 __device__ static inline int64_t gpu_lse_at(const gpu_seq &s, int32_t h, int32_t i) {
     return s.lse_base + h * s.lse_head + i;
 }
-/* The sum over a wave, in every lane its own rounding: lane 0 speaks. */
+/* The sum over LANES lanes side by side, in every lane its own rounding: the first speaks. */
+template <int LANES = GPU_WAVE>
 __device__ static inline float gpu_wave_sum_any(float sum, float rest) {
-    for (int mask = GPU_WAVE / 2; mask; mask /= 2) {
+    for (int mask = LANES / 2; mask; mask /= 2) {
         const float more = gpu_wave_xor(sum, mask), more_rest = gpu_wave_xor(rest, mask);
         gpu_add_any(sum, rest, more);
         rest += more_rest;
@@ -2733,27 +2779,53 @@ __device__ static __forceinline__ void gpu_dbias_element(
     gpu_put_grad(
         p, dbias, ATTN_F32, b0 * step[0] + h0 * step[1] + i0 * step[2] + column, sum, rest);
 }
-/* grid {any, heads, batch}: rows. */
+/* Eight elements, 0 beyond the first n. wide: of 16 bits, all of them, at a multiple of 16 bytes. */
+__device__ static inline void gpu_get8(
+    const char *data, int32_t dtype, int64_t at, int32_t n, bool wide, float (&x)[8]) {
+    if (wide) {
+        const uint4 eight = *(const uint4 *)(data + 2 * at);
+        const uint32_t two[4] = {eight.x, eight.y, eight.z, eight.w};
+        GPU_UNROLL for (int e = 0; e < 8; e++) {
+            const uint32_t half = two[e / 2] >> e % 2 * 16 & 0xffffu;
+            x[e] = dtype == ATTN_F16 ? gpu_f16_value((uint16_t)half) : __uint_as_float(half << 16);
+        }
+    } else
+        for (int e = 0; e < 8; e++) x[e] = e < n ? gpu_get(data, dtype, at + e) : 0.0f;
+}
+__device__ static inline bool gpu_is_wide(
+    const gpu_tensor &x, int32_t dtype, int64_t at, int32_t dims) {
+    return (dtype == ATTN_F16 || dtype == ATTN_BF16) && dims % 8 == 0 &&
+           ((uintptr_t)x.data + 2 * (uintptr_t)at) % 16 == 0;
+}
+/* grid {any, heads, batch}: GPU_DELTA_ROWS rows. A row has LANES lanes, of 8 dims at a time each. */
+enum { GPU_DELTA_ROWS = 32 };
 __global__ static void __launch_bounds__(256) gpu_delta_kernel(gpu_grad_params g) {
+    enum { LANES = 8, ROWS = GPU_WAVE / LANES };
     const gpu_params &p = g.call;
     const gpu_seq s = gpu_sequence(p, (int32_t)blockIdx.z);
     const int32_t h = (int32_t)blockIdx.y, lane = (int32_t)threadIdx.x % GPU_WAVE;
-    for (int64_t u = gpu_first_unit(); u < s.q_used; u += gpu_units_step()) {
-        const int32_t i = (int32_t)u;
+    for (int64_t u = gpu_first_unit() * ROWS; u < s.q_used; u += gpu_units_step() * ROWS) {
+        const int64_t row = u + lane / LANES;
+        const int32_t i = (int32_t)min(row, (int64_t)s.q_used - 1);
         const int64_t o_at = gpu_row_at(p, s, p.o, h, i), dout_at = gpu_row_at(p, s, g.dout, h, i),
                       l = gpu_lse_at(s, h, i);
+        const bool o_wide = gpu_is_wide(p.o, p.o_dtype, o_at, p.v_dim),
+                   dout_wide = gpu_is_wide(g.dout, g.dout_dtype, dout_at, p.v_dim);
         float sum = 0, rest = 0;
-        for (int32_t c = lane; c < p.v_dim; c += GPU_WAVE) {
-            const float x = gpu_get(g.dout.data, g.dout_dtype, dout_at + c),
-                        y = gpu_get(p.o.data, p.o_dtype, o_at + c);
-            float upper = x * y;
-            gpu_pin(upper); /* or a multiply-add makes it anew, with the lower half in it */
-            gpu_add_any(sum, rest, upper);
-            rest += fmaf(x, y, -upper);
+        for (int32_t c = lane % LANES * 8; c < p.v_dim; c += LANES * 8) {
+            float x[8], y[8];
+            gpu_get8(g.dout.data, g.dout_dtype, dout_at + c, p.v_dim - c, dout_wide, x);
+            gpu_get8(p.o.data, p.o_dtype, o_at + c, p.v_dim - c, o_wide, y);
+            GPU_UNROLL for (int e = 0; e < 8; e++) {
+                float upper = x[e] * y[e];
+                gpu_pin(upper); /* or a multiply-add makes it anew, with the lower half in it */
+                gpu_add_any(sum, rest, upper);
+                rest += fmaf(x[e], y[e], -upper);
+            }
         }
-        if (g.dlse && lane == 0) gpu_add_any(sum, rest, -g.dlse[l]);
-        const float delta = gpu_wave_sum_any(sum, rest);
-        if (lane == 0) g.delta[l] = delta;
+        if (g.dlse && lane % LANES == 0) gpu_add_any(sum, rest, -g.dlse[l]);
+        const float delta = gpu_wave_sum_any<LANES>(sum, rest);
+        if (lane % LANES == 0 && row < s.q_used) g.delta[l] = delta;
     }
 }
 /* grid {any, heads, batch}: rows. */
@@ -3786,7 +3858,7 @@ struct gpu_grad_shape : gpu_shape<UNIT_, DTYPE_, D_, WAVES_, BN_, MASKS_, ALIGN_
         ZERO = UNIT_ == UNIT_WMMA11 && D_WAVE < 128 && MASKS_,
         RANGED = DTYPE_ == (int)ATTN_F16
     };
-    static_assert(DIMS >= 2 && DIMS <= 8 && B::THREADS >= 2 * BN_, "");
+    static_assert(B::THREADS >= 2 * BN_, "");
     static_assert(!SPLIT || (ROW_TILES == 1 && !(X && Y) && !F32), "");
     /* What follows from it stays in registers through the loop where there are some. */
     __device__ static __forceinline__ uint32_t thread() {
@@ -3861,6 +3933,7 @@ template <class S, bool ROWS, bool TRANSPOSED, int AT> struct gpu_grad_left {
     /* FINITE: what is transposed is made finite, and bad says whether anything was not. */
     template <bool FINITE>
     __device__ __forceinline__ void store(char *lds, const gpu_grad_rows &x, uint32_t &bad) {
+        static_assert(S::DIMS >= 2 && S::DIMS <= 8, "");
         const place my = mine();
         if (x.dims < (int32_t)S::D) {
             const uint32_t keep = (int32_t)my.dim < x.dims ? ~0u : 0u;
@@ -4216,6 +4289,9 @@ template <class S> struct gpu_grad_matrix {
     template <bool EDGE> __device__ __forceinline__ void fetch(int32_t t) {
         left_first.template fetch<EDGE>(from_first, t, rows);
         left_second.template fetch<EDGE>(from_second, t, rows);
+        fetch_told<EDGE>(t);
+    }
+    template <bool EDGE> __device__ __forceinline__ void fetch_told(int32_t t) {
         if (!TOLD) return;
         const int32_t i = (int32_t)S::thread() % BN, begin = t * BN;
         const GPU_GLOBAL float *from = (tells_delta ? told_delta : told_lse) + begin;
@@ -4231,6 +4307,10 @@ template <class S> struct gpu_grad_matrix {
         const float log2 = log2_of(told_next);
         told[S::thread()] = tells_delta ? (FROM_TOLD ? -told_next : told_next)
                                         : (FROM_TOLD ? -log2 * score_unscale : log2);
+    }
+    /* What the thread brought: -lse or D. */
+    __device__ __forceinline__ float told_value() const {
+        return tells_delta ? told_next : -log2_of(told_next);
     }
 
     /* ---- a tile ---- */
@@ -4492,16 +4572,18 @@ template <class S> struct gpu_grad_matrix {
     /* top: the largest weight of the lane's rows if, times `by`, it is above f16's largest, else 0.
        Then `by` falls until the column's largest is in [2^11, 2^12): others may be 2^25 times as
        small before a bit is lost, or 16 times as large before it falls again. */
+    __device__ __forceinline__ static float fallen(float top, factor &by) {
+        top = U::column_max(top);
+        const float next = __uint_as_float((254u + 11u - (__float_as_uint(top) >> 23)) << 23),
+                    alpha = top > 0.0f ? next * one_over(one_of(by)) : 1.0f;
+        if (top > 0.0f) by = factor_of(next);
+        return alpha;
+    }
     __device__ __forceinline__ static void fall(
         float (&top)[COLUMNS], acc (&sums)[S::DIM_TILES], factor (&by)[COLUMNS]) {
         float alpha[COLUMNS];
-        GPU_UNROLL for (int y = 0; y < COLUMNS; y++) {
-            top[y] = U::column_max(top[y]);
-            const float next =
-                __uint_as_float((254u + 11u - (__float_as_uint(top[y]) >> 23)) << 23);
-            alpha[y] = top[y] > 0.0f ? next * one_over(one_of(by[y])) : 1.0f;
-            if (top[y] > 0.0f) by[y] = factor_of(next);
-        }
+        GPU_UNROLL for (int y = 0; y < COLUMNS; y++)
+            alpha[y] = fallen(top[y], by[y]);
         GPU_UNROLL for (int tile = 0; tile < S::DIM_TILES; tile++) {
             if constexpr (COLUMNS == 1) sums[tile] *= alpha[0];
             else GPU_UNROLL
@@ -4604,6 +4686,15 @@ template <class S> struct gpu_grad_matrix {
         return dim0() + n / ACC * TILE + row_of(n % ACC) + U::first_row(lane());
     }
     __device__ __forceinline__ bool sees_any(int y) const { return see[y].lo < see[y].hi; }
+    /* Two dims at element `at`; dtype: not f64. */
+    __device__ __forceinline__ static void put_two(
+        const gpu_tensor &to, int32_t dtype, int64_t at, float low, float high) {
+        char *data = (char *)to.data + (dtype == ATTN_F32 ? 4 : 2) * at;
+        if (dtype == ATTN_F32) *(float2 *)data = make_float2(low, high);
+        else
+            *(uint32_t *)data =
+                dtype == ATTN_F16 ? gpu_pack<ATTN_F16>(low, high) : gpu_pack<ATTN_BF16>(low, high);
+    }
     /* Sums of column y to its row of `to`, times two factors, 16 bytes at a time, or two of a lane
        with two columns; 0 where it sees nothing at all. */
     __device__ __forceinline__ void put_wide(const acc (&sums)[S::DIM_TILES], int y, float by,
@@ -4614,11 +4705,7 @@ template <class S> struct gpu_grad_matrix {
                 if (column_of(n % ACC) != y || d >= dims) continue;
                 const float low = sees_any(y) ? sums[n / ACC][n % ACC] * by * scale : 0.0f,
                             high = sees_any(y) ? sums[n / ACC][n % ACC + 1] * by * scale : 0.0f;
-                char *data = (char *)to.data + (dtype == ATTN_F32 ? 4 : 2) * (at + d);
-                if (dtype == ATTN_F32) *(float2 *)data = make_float2(low, high);
-                else
-                    *(uint32_t *)data = dtype == ATTN_F16 ? gpu_pack<ATTN_F16>(low, high)
-                                                          : gpu_pack<ATTN_BF16>(low, high);
+                put_two(to, dtype, at + d, low, high);
             }
         } else {
             GPU_UNROLL for (int n = 0; n < EIGHTS; n++) {
@@ -4769,16 +4856,21 @@ template <class S> struct gpu_grad_matrix {
         if (S::F32 && (t + 1) % S::CARRY == 0) carry();
         __syncthreads();
     }
-    __device__ __forceinline__ void pass(int32_t h1, const reach &all) {
+    /* Left rows fetched from here on are the first ones. */
+    __device__ __forceinline__ void begin_left() {
+        left_first.begin(from_first);
+        left_second.begin(from_second);
+    }
+    /* f: this, or what is made of it. */
+    template <class F> __device__ __forceinline__ void pass(F &f, int32_t h1, const reach &all) {
         const int32_t begin = all.some.lo / BN, end = (all.some.hi + BN - 1) / BN;
         const int32_t whole = GENERAL ? end : (all.all.lo + BN - 1) / BN,
                       whole_end = all.all.hi / BN, h0 = head;
         /* tiles below `middle` are followed by one wholly of rows */
         const int32_t inside = rows / BN, middle = min(whole_end, end <= inside ? end : inside - 1);
         of_head(h0);
-        left_first.begin(from_first);
-        left_second.begin(from_second);
-        fetch<true>(begin);
+        f.begin_left();
+        f.template fetch<true>(begin);
         for (; head < h1; head++) {
             for (int32_t t = begin; t < end;) {
                 const bool more = head + 1 < h1;
@@ -4787,12 +4879,12 @@ template <class S> struct gpu_grad_matrix {
                 if constexpr (!GENERAL)
                     for (; t >= whole && t < middle; t++) {
                         const bool last = t + 1 == end;
-                        step<false>(t, last ? over : t + 1, last ? over_of : head, true);
+                        f.template step<false>(t, last ? over : t + 1, last ? over_of : head, true);
                     }
                 if (t < end) {
                     const bool last = t + 1 == end,
                                active = t * BN < wave_sees.hi && (t + 1) * BN > wave_sees.lo;
-                    step<true>(t, last ? over : t + 1, last ? over_of : head, active);
+                    f.template step<true>(t, last ? over : t + 1, last ? over_of : head, active);
                     t++;
                 }
             }
@@ -4800,22 +4892,33 @@ template <class S> struct gpu_grad_matrix {
         }
         head = h0;
     }
-    __device__ __forceinline__ void run() {
+    /* under a causal mask late queries see most keys, and early keys most queries */
+    __device__ __forceinline__ static int32_t first_column() {
+        return (int32_t)(S::KEYS ? blockIdx.x : gridDim.x - 1 - blockIdx.x) * S::BM;
+    }
+    /* Heads, columns and what they see, of GROUP waves that skip rows together; false: no column. */
+    template <int GROUP> __device__ __forceinline__ bool place_columns(reach &all) {
         const gpu_params &p = gpu_reload(arguments).call;
         const gpu_seq s = sequence();
         const int32_t wave = gpu_uniform((int32_t)threadIdx.x / U::WAVE);
-        /* under a causal mask late queries see most keys, and early keys most queries */
-        const int32_t column0 =
-            (int32_t)(S::KEYS ? blockIdx.x : gridDim.x - 1 - blockIdx.x) * S::BM;
-        if (column0 >= (S::KEYS ? gpu_tokens_of(p, s.b).count : s.q_rows)) return;
-        const int32_t heads = S::KEYS ? p.group : 1;
-        head = (int32_t)blockIdx.y * heads;
+        const int32_t column0 = first_column();
+        if (column0 >= (S::KEYS ? gpu_tokens_of(p, s.b).count : s.q_rows)) return false;
+        head = (int32_t)blockIdx.y * (S::KEYS ? p.group : 1);
         wave_column = column0 + wave / (1 + S::SPLIT) * TILE;
         rows = S::KEYS ? s.q_used : s.k_len;
-        const reach all = reach_of(p, s, column0, S::BM);
-        wave_sees = reach_of(p, s, wave_column, TILE).some;
-        GPU_UNROLL for (int n = 0; n < COLUMNS; n++) {
+        all = reach_of(p, s, column0, S::BM);
+        wave_sees = reach_of(
+            p, s, GROUP > 1 ? column0 + wave / GROUP * (GROUP * TILE) : wave_column, GROUP * TILE)
+                        .some;
+        GPU_UNROLL for (int n = 0; n < COLUMNS; n++)
             see[n] = rows_seen(p, s, my_column(n));
+        return true;
+    }
+    __device__ __forceinline__ void run() {
+        const gpu_params &p = gpu_reload(arguments).call;
+        reach all;
+        if (!place_columns<1>(all)) return;
+        GPU_UNROLL for (int n = 0; n < COLUMNS; n++) {
             x_by[n] = y_by[n] = factor_of(0x1p100f);
             limit[n] = S::RANGED && S::Y ? least_of_range(y_by[n]) : least();
         }
@@ -4833,11 +4936,14 @@ template <class S> struct gpu_grad_matrix {
             score_unscale = gpu_rcp(score_scale);
             load_right();
             place_lanes();
-            pass(head + heads, all);
+            pass(*this, head + (S::KEYS ? p.group : 1), all);
             if constexpr (S::F32 && S::X) end_sums(x, x_before);
             if constexpr (S::F32 && S::Y) end_sums(y, y_before);
         }
         finish();
+        poison_all();
+    }
+    __device__ __forceinline__ void poison_all() {
         const gpu_grad_params &g = gpu_reload(arguments);
         uint32_t *words = (uint32_t *)lds;
         if (S::X && gpu_any_wave<S::WAVES>(bad_first != 0, words))
@@ -4864,10 +4970,10 @@ __global__ void __launch_bounds__(S::THREADS, S::PER_SIMD)
     {(const void *) \
             gpu_grad_matrix_kernel<gpu_grad_shape<UNIT, DTYPE, D, KIND, WAVES, BN, MASKS, ALIGN>>, \
         gpu_grad_shape<UNIT, DTYPE, D, KIND, WAVES, BN, MASKS, ALIGN>::BM, \
-        gpu_grad_shape<UNIT, DTYPE, D, KIND, WAVES, BN, MASKS, ALIGN>::THREADS}
+        gpu_grad_shape<UNIT, DTYPE, D, KIND, WAVES, BN, MASKS, ALIGN>::THREADS, 0}
 /* dk and dv by one kernel, or where their sums do not fit beside k and v by two */
 #define GPU_GRAD_BOTH(UNIT, DTYPE, D, WAVES, BN, MASKS, ALIGN) \
-    GPU_GRAD_PART(UNIT, DTYPE, D, GRAD_DK | GRAD_DV, WAVES, BN, MASKS, ALIGN), {NULL, 0, 0}
+    GPU_GRAD_PART(UNIT, DTYPE, D, GRAD_DK | GRAD_DV, WAVES, BN, MASKS, ALIGN), {NULL, 0, 0, 0}
 #define GPU_GRAD_EACH(UNIT, DTYPE, D, WAVES, BN, MASKS, ALIGN) \
     GPU_GRAD_PART(UNIT, DTYPE, D, GRAD_DK, WAVES, BN, MASKS, ALIGN), \
         GPU_GRAD_PART(UNIT, DTYPE, D, GRAD_DV, WAVES, BN, MASKS, ALIGN)
@@ -5825,6 +5931,14 @@ struct gpu_copies {
         : GPU_F4(c[0]), GPU_F4(c[1]), GPU_F4(c[2]), GPU_F4(c[3]), GPU_F4(c[4]), GPU_F4(c[5]), \
         GPU_F4(c[6]), GPU_F4(c[7]) \
         : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"((int)add), "n"(TRANSPOSED))
+#define GPU_WGMMA_LDS(TYPE) \
+    asm volatile("{.reg .pred p; setp.ne.b32 p, %34, 0;" \
+                 "wgmma.mma_async.sync.aligned.m64n64k16.f32." TYPE "." TYPE \
+                 " {%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15,%16,%17,%18,%19,%20," \
+                 "%21,%22,%23,%24,%25,%26,%27,%28,%29,%30,%31}, %32, %33, p, 1, 1, 0, 0;}" \
+        : GPU_F4(c[0]), GPU_F4(c[1]), GPU_F4(c[2]), GPU_F4(c[3]), GPU_F4(c[4]), GPU_F4(c[5]), \
+        GPU_F4(c[6]), GPU_F4(c[7]) \
+        : "l"(a), "l"(b), "r"((int)add))
 /* Products of a warpgroup, which go on beside its arithmetic. */
 struct gpu_wgmma : gpu_copies {
     __device__ __forceinline__ static uint32_t address(const char *in_lds) {
@@ -5847,18 +5961,46 @@ struct gpu_wgmma : gpu_copies {
         if constexpr (DTYPE == ATTN_F16) GPU_WGMMA("f16");
         else GPU_WGMMA("bf16");
     }
+    /* The same, with a in LDS too: the descriptor of 64 rows of k. */
+    template <int DTYPE>
+    __device__ __forceinline__ void mma_lds(float (*c)[4], uint64_t a, uint64_t b, bool add) {
+        if constexpr (DTYPE == ATTN_F16) GPU_WGMMA_LDS("f16");
+        else GPU_WGMMA_LDS("bf16");
+    }
     __device__ __forceinline__ void commit_products() {
         asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
     }
-    /* All products are done: these registers have them. */
-    template <class... R> __device__ __forceinline__ void wait_products(R &...registers) {
-        asm volatile("wgmma.wait_group.sync.aligned 0;" ::: "memory");
+    /* All products but those of the last LEFT commits are done: these registers have them. */
+    template <int LEFT = 0, class... R>
+    __device__ __forceinline__ void wait_products(R &...registers) {
+        asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(LEFT) : "memory");
         (gpu_pin(registers), ...);
     }
 };
+/* Lane l has elements 2 (l % 4) + {0, 1} of row l / 4 of a matrix of 8 x 8 halves: those of the
+   matrix that is turned over. */
+__device__ static __forceinline__ uint32_t gpu_turned(uint32_t two) {
+    uint32_t x;
+    asm("movmatrix.sync.aligned.m8n8.trans.b16 %0, %1;" : "=r"(x) : "r"(two));
+    return x;
+}
 #endif
 template <int UNIT> struct gpu_async : gpu_copies {};
 template <> struct gpu_async<UNIT_SM90> : gpu_wgmma {};
+/* wgmma: where in a panel of 64 dims of `rows` rows 16 bytes lie, of a tile that has panels one after
+   the other: XORs spread the eight rows that are read together over the banks. */
+__device__ static __forceinline__ uint32_t gpu_panel_place(
+    uint32_t r, uint32_t chunk, uint32_t rows) {
+    return chunk / 8 * (rows * 128) + r * 128 + ((chunk ^ r) % 8 << 4);
+}
+/* The descriptor of rows that begin at byte `at` of LDS, a multiple of 1024 but for the 32 bytes of a
+   step: its place and the 1024 bytes between groups of 8 rows, both in units of 16 bytes; 1 in the
+   upper bits: the swizzle of 128. What leads from one panel to the next, 1 here, nothing reads. */
+__device__ static __forceinline__ uint64_t gpu_descriptor(uint32_t at) {
+    return (uint64_t)(1u << 30 | 1024 >> 4) << 32 | 1u << 16 | (at >> 4 & 0x3fffu);
+}
+/* What a descriptor grows by where rows begin so many bytes further. */
+__device__ static constexpr uint64_t gpu_further(uint32_t bytes) { return bytes >> 4; }
 /* LDS that begins at a multiple of 1024 bytes, the period of the swizzle. */
 extern __shared__ __attribute__((aligned(1024))) float4 gpu_lds_1024[];
 
@@ -5881,7 +6023,8 @@ struct gpu_shape_mma {
         THREADS = 32 * WAVES,
         ROWS = 16 * BLOCKS,
         WGMMA = UNIT_ == (int)UNIT_SM90,
-        GROUP = WGMMA ? 4 : 1, /* warps that multiply together, and skip together */
+        GROUP = WGMMA ? 4 : 1,                 /* warps that multiply together, and skip together */
+        AHEAD = WGMMA && D_ == 128 && !MASKS_, /* scores of the next tile beside this one's rest */
         BM = WAVES_ * ROWS,
         QUERIES = 2 * BLOCKS,
         STEPS = D / 16,
@@ -5910,7 +6053,8 @@ template <class S> struct gpu_flash_mma {
         QUERIES = S::QUERIES,
         SCORES = 2 * S::KEY_TILES,
         DIMS = 2 * S::DIM_TILES, /* of a row, in a lane */
-        GENERAL = S::MASKS != 0
+        GENERAL = S::MASKS != 0,
+        CUTS = D <= GPU_SUM_DIMS ? 1 : D / GPU_SUM_DIMS /* of a score's products */
     };
 
     char *lds;
@@ -5922,6 +6066,7 @@ template <class S> struct gpu_flash_mma {
 
     uint32_t q[S::Q_IN_LDS ? 1 : BLOCKS][S::Q_IN_LDS ? 1 : S::STEPS][4];
     float s[BLOCKS][S::KEY_TILES][4], o[BLOCKS][S::DIM_TILES][4];
+    float next[S::AHEAD ? CUTS : 1][S::AHEAD ? S::KEY_TILES : 1][4]; /* AHEAD: scores under way */
     /* m: what P is measured by, in units of s; -infinity: no key yet */
     float m[QUERIES], row_sum[QUERIES], sum_rest[QUERIES];
     float carried[QUERIES];    /* the m of what was carried; -infinity: nothing was */
@@ -5976,7 +6121,7 @@ template <class S> struct gpu_flash_mma {
        Constant steps of 16 rows or of a chunk's upper bits are plain offsets. wgmma wants panels of
        64 dims, each of `rows` rows of 128 bytes. */
     __device__ static __forceinline__ uint32_t place(uint32_t r, uint32_t chunk, uint32_t rows) {
-        if constexpr (S::WGMMA) return chunk / 8 * (rows * 128) + r * 128 + ((chunk ^ r) % 8 << 4);
+        if constexpr (S::WGMMA) return gpu_panel_place(r, chunk, rows);
         return r * S::PITCH + ((chunk ^ (D == 32 ? r >> 1 & 3 : r & 7)) << 4);
     }
     /* The place of a thread's chunk n; its first one is in a row whose number has not the
@@ -5999,23 +6144,27 @@ template <class S> struct gpu_flash_mma {
             copies.store(to_lds, make_uint4(x[0], x[1], x[2], x[3]));
         }
     }
-    /* Tile t of K and V. EDGE: it may end beyond the last key. */
+    /* Tile t of K or of V. EDGE: it may end beyond the last key. */
+    template <bool EDGE>
+    __device__ __forceinline__ void bring_tile(
+        const gpu_params &p, const gpu_seq &seq, int32_t t, bool key) {
+        const int32_t x = gpu_thread(), j0 = t * BN + x / S::CHUNKS, d = x % S::CHUNKS * 8;
+        char *to_lds = lds + (t & 1) * S::STAGE + (key ? 0 : S::V_AT);
+        const uint32_t first = to(BN);
+        const int64_t stride = 2 * (key ? p.k.stride[1] : p.v.stride[1]);
+        const char *base = (key ? k_data : v_data) + 2 * d, *from = base + j0 * stride;
+        GPU_UNROLL for (int n = 0; n < S::LOADS; n++) {
+            const int32_t j = j0 + n * S::APART;
+            if (EDGE) from = base + min(j, seq.k_len - 1) * stride;
+            else if (n) from += S::APART * stride;
+            bring(to_lds + further(first, n), from, d, key ? p.head_dim : p.v_dim,
+                !EDGE || j < seq.k_len);
+        }
+    }
     template <bool EDGE>
     __device__ __forceinline__ void fetch(const gpu_params &p, const gpu_seq &seq, int32_t t) {
-        const int32_t x = gpu_thread(), j0 = t * BN + x / S::CHUNKS, d = x % S::CHUNKS * 8;
-        char *to_lds = lds + (t & 1) * S::STAGE;
-        const uint32_t first = to(BN);
-        GPU_UNROLL for (int key = 1; key >= 0; key--) {
-            const int64_t stride = 2 * (key ? p.k.stride[1] : p.v.stride[1]);
-            const char *base = (key ? k_data : v_data) + 2 * d, *from = base + j0 * stride;
-            GPU_UNROLL for (int n = 0; n < S::LOADS; n++) {
-                const int32_t j = j0 + n * S::APART;
-                if (EDGE) from = base + min(j, seq.k_len - 1) * stride;
-                else if (n) from += S::APART * stride;
-                bring(to_lds + (key ? 0 : S::V_AT) + further(first, n), from, d,
-                    key ? p.head_dim : p.v_dim, !EDGE || j < seq.k_len);
-            }
-        }
+        bring_tile<EDGE>(p, seq, t, true);
+        bring_tile<EDGE>(p, seq, t, false);
         copies.commit();
     }
     /* What this thread brought of V: 0 where it is not finite. */
@@ -6074,16 +6223,15 @@ template <class S> struct gpu_flash_mma {
         return lds + base + (read ^ (uint32_t)(step & 3) << 5) +
                (step >> 2) * (S::WGMMA ? S::BM * 128 : 128);
     }
-    /* The descriptor of 64 rows of K, or of 16 of V, that begin at `at` of LDS: its place and the
-       1024 bytes between groups of 8 rows, both in units of 16 bytes; 1 in the upper bits:
-       the swizzle of 128. What leads from one panel to the next, 1 here, nothing reads. */
+    /* Of 64 rows of K, or of 16 of V, that begin at `at` of LDS. */
     __device__ __forceinline__ uint64_t descriptor(uint32_t at) const {
-        return (uint64_t)(1u << 30 | 1024 >> 4) << 32 | 1u << 16 |
-               (copies.address(lds + at) >> 4 & 0x3fffu);
+        if constexpr (S::WGMMA) return gpu_descriptor(copies.address(lds + at));
+        return 0;
     }
     __device__ __forceinline__ void products_qk(uint32_t stage) {
         float sum[BLOCKS][S::KEY_TILES][4];
         const uint32_t keys = k_read(), q_read = S::Q_IN_LDS ? v_read() : 0;
+        const uint64_t keys_at = descriptor(stage);
         const uint32_t queries = S::Q_IN_LDS ? S::Q_AT + warp_row() * S::LINE : 0;
         uint32_t all[S::STEPS][BLOCKS][4]; /* those in flight stay as they are */
         GPU_UNROLL for (int step = 0; step < S::STEPS; step++) {
@@ -6101,7 +6249,8 @@ template <class S> struct gpu_flash_mma {
                 else copies.fence(sum, a);
                 GPU_UNROLL for (int n = 0; n < BN / 64; n++)
                     copies.template mma<S::DTYPE, false>(&sum[0][8 * n], a[0],
-                        descriptor(stage + step / 4 * (BN * 128) + n * (64 * 128) + step % 4 * 32),
+                        keys_at +
+                            gpu_further(step / 4 * (BN * 128) + n * (64 * 128) + step % 4 * 32),
                         cut != 0);
                 copies.commit_products();
                 if (cut + 1 == GPU_SUM_DIMS / 16 || step + 1 == S::STEPS) copies.wait_products(sum);
@@ -6185,6 +6334,7 @@ template <class S> struct gpu_flash_mma {
     }
     __device__ __forceinline__ void products_pv(uint32_t stage) {
         const uint32_t values = v_read();
+        const uint64_t values_at = descriptor(stage + S::V_AT);
         float sum[QUERIES], shift[QUERIES];
         bool far = false;
         GPU_UNROLL for (int y = 0; y < QUERIES; y++) {
@@ -6219,7 +6369,7 @@ template <class S> struct gpu_flash_mma {
                 else copies.fence(o, a);
                 GPU_UNROLL for (int n = 0; n < D / 64; n++)
                     copies.template mma<S::DTYPE, true>(&o[0][8 * n], a[0],
-                        descriptor(stage + S::V_AT + n * (BN * 128) + step * (16 * 128)), true);
+                        values_at + gpu_further(n * (BN * 128) + step * (16 * 128)), true);
                 copies.commit_products();
             } else GPU_UNROLL
                 for (int n = 0; n < S::DIM_TILES; n += 2) {
@@ -6232,7 +6382,8 @@ template <class S> struct gpu_flash_mma {
                     }
                 }
         }
-        if constexpr (S::WGMMA) copies.wait_products(o);
+        if constexpr (S::AHEAD) copies.wait_products(o, next);
+        else if constexpr (S::WGMMA) copies.wait_products(o);
         GPU_UNROLL for (int y = 0; y < QUERIES; y++)
             gpu_add_to(row_sum[y], sum_rest[y], sum[y]);
     }
@@ -6289,6 +6440,68 @@ template <class S> struct gpu_flash_mma {
         else if (EDGE && masked) hide(seq, key0);
         follow_max();
         products_pv(stage);
+    }
+
+    /* The products of the scores of the tile in this stage begin. */
+    __device__ __forceinline__ void start_qk(uint32_t stage) {
+        if constexpr (S::AHEAD) {
+            const uint64_t keys = descriptor(stage);
+            copies.fence(next, q);
+            GPU_UNROLL for (int step = 0; step < S::STEPS; step++) GPU_UNROLL
+                for (int n = 0; n < BN / 64; n++)
+                    copies.template mma<S::DTYPE, false>(&next[step * 16 / GPU_SUM_DIMS][8 * n],
+                        q[0][step],
+                        keys + gpu_further(step / 4 * (BN * 128) + n * (64 * 128) + step % 4 * 32),
+                        step % (GPU_SUM_DIMS / 16) != 0);
+            copies.commit_products();
+        }
+    }
+    /* Of 0 .. end: the tiles that some row of the warps that multiply together sees. */
+    __device__ __forceinline__ gpu_range group_tiles(const gpu_seq &seq, int32_t end) {
+        const int32_t first_row = group_row(),
+                      last_row =
+                          min(first_row + (int32_t)(S::GROUP * S::ROWS), seq.q_used - row0()) - 1;
+        gpu_range tiles = {end, end};
+        if (last_row < first_row) return tiles;
+        tiles.lo = gpu_reach_row(reach, seq, row0(), first_row).lo / BN;
+        tiles.hi = (gpu_reach_row(reach, seq, row0(), last_row).hi + BN - 1) / BN;
+        return tiles;
+    }
+    /* AHEAD: tile t, whose scores are made; V of t and K of t + 1 are on their way to their stages,
+       and what is fetched here goes to the other ones, where V of t - 1 and K of t were. The
+       products of tile t + 1 go on beside the exponentials of this one. */
+    template <bool EDGE>
+    __device__ __forceinline__ void tile_ahead(
+        const gpu_params &p, const gpu_seq &seq, int32_t t, int32_t end) {
+        if constexpr (S::AHEAD) {
+            const uint32_t stage = (uint32_t)(t & 1) * S::STAGE;
+            copies.wait();
+            if (EDGE) tame(stage);
+            copies.publish();
+            __syncthreads();
+            if (!EDGE || t + 2 < end) bring_tile<EDGE>(p, seq, t + 2, true);
+            if (!EDGE || t + 1 < end) bring_tile<EDGE>(p, seq, t + 1, false);
+            copies.commit();
+            GPU_UNROLL for (int n = 0; n < S::KEY_TILES; n++) GPU_UNROLL
+                for (int e = 0; e < 4; e++) {
+                    s[0][n][e] = next[0][n][e];
+                    GPU_UNROLL for (int cut = 1; cut < CUTS; cut++)
+                        s[0][n][e] += next[cut][n][e];
+                }
+            if (EDGE) {
+                const gpu_range tiles = group_tiles(seq, end);
+                if (t + 1 >= tiles.lo && t + 1 < tiles.hi) start_qk(stage ^ S::STAGE);
+                if (t >= tiles.lo && t < tiles.hi) {
+                    hide(seq, t * BN + quad_lane() * 2);
+                    follow_max();
+                    products_pv(stage);
+                } else copies.wait_products(next);
+            } else {
+                start_qk(stage ^ S::STAGE);
+                follow_max();
+                products_pv(stage);
+            }
+        }
     }
 
     /* ---- the end ---- */
@@ -6370,17 +6583,36 @@ template <class S> struct gpu_flash_mma {
             k_data = p.k.data + 2 * (seq.k_base + kv_head * p.k.stride[2]);
             v_data = p.v.data + 2 * (seq.v_base + kv_head * p.v.stride[2]);
             load_q(p, seq);
-            fetch<true>(p, seq, t);
-            /* middle tiles: whole for all rows, and so is the next, unless there is none */
+            /* middle tiles: whole for all rows, and so is the next, unless there is none; AHEAD:
+             * and so are the next two */
             const int32_t whole = (reach.whole_lo + BN - 1) / BN,
                           whole_end = GENERAL ? 0 : reach.whole_hi / BN;
-            const int32_t middle_end = whole_end == end ? end : whole_end - 1;
+            const int32_t middle_end = S::AHEAD           ? whole_end - 2
+                                       : whole_end == end ? end
+                                                          : whole_end - 1;
+            if constexpr (S::AHEAD) {
+                bring_tile<true>(p, seq, t, true);
+                copies.commit();
+                copies.wait();
+                copies.publish();
+                __syncthreads();
+                bring_tile<true>(p, seq, t, false);
+                if (t + 1 < end) bring_tile<true>(p, seq, t + 1, true);
+                copies.commit();
+                start_qk((uint32_t)(t & 1) * S::STAGE);
+                copies.wait_products(next);
+            } else fetch<true>(p, seq, t);
             const int32_t start = t, period = GPU_CARRY_KEYS / BN;
             while (t < end) {
                 const int32_t left = period - t % period, stop = end - t < left ? end : t + left;
                 if (left == period && t > start) carry<false>(p, seq);
-                for (; t >= whole && t < middle_end && t < stop; t++) tile<false>(p, seq, t, end);
-                if (t < stop) tile<true>(p, seq, t++, end);
+                for (; t >= whole && t < middle_end && t < stop; t++)
+                    if (S::AHEAD) tile_ahead<false>(p, seq, t, end);
+                    else tile<false>(p, seq, t, end);
+                if (t < stop) {
+                    if (S::AHEAD) tile_ahead<true>(p, seq, t++, end);
+                    else tile<true>(p, seq, t++, end);
+                }
             }
         }
         /* made anew, so that the loop need not keep it */
@@ -6396,8 +6628,12 @@ template <class S> struct gpu_flash_mma {
 #if GPU_ON_CUDA
 /* its address may be taken without a copy of it */
 #define GPU_PARAMS const __grid_constant__ gpu_params
+#define GPU_GRAD_PARAMS const __grid_constant__ gpu_grad_params
+#define GPU_CACHE_PARAMS const __grid_constant__ gpu_cache_params
 #else
 #define GPU_PARAMS gpu_params
+#define GPU_GRAD_PARAMS gpu_grad_params
+#define GPU_CACHE_PARAMS gpu_cache_params
 #endif
 template <class S>
 __global__ void __launch_bounds__(S::THREADS, S::OCCUPANCY) gpu_flash_mma_forward(GPU_PARAMS p) {
@@ -6406,6 +6642,633 @@ __global__ void __launch_bounds__(S::THREADS, S::OCCUPANCY) gpu_flash_mma_forwar
         f.run(p);
     }
 }
+
+/* ---- gradients on wgmma ---- */
+
+/* As gpu_grad_matrix, of the same columns and rows. A warpgroup has 64 columns, its warps 16 each, as
+   the rows of wgmma: s and dp are sums in the order of the forward's scores, P and ds turn into its
+   operands where they are, and x and y have a column's dims. Columns and tiles of rows lie in LDS,
+   each once: products read it as rows and turned alike. So what no column may multiply by is made
+   finite there when s and dp are done. */
+template <class S> struct gpu_grad_wgmma : gpu_grad_matrix<S> {
+    typedef gpu_grad_matrix<S> B;
+    using B::arguments, B::head, B::lds, B::rows, B::see, B::told, B::wave_column;
+    using B::next_head, B::from_first, B::from_second, B::bad_first, B::bad_second;
+    enum {
+        D = S::D,
+        BN = S::BN,
+        BM = S::BM,
+        ROW_TILES = BN / 8,
+        DIM_TILES = D / 8,
+        CHUNKS = D / 8,
+        APART = S::THREADS / CHUNKS,
+        OWN = BM * 2 * D,  /* bytes of the columns of q or k; those of dout or v follow */
+        TILE = BN * 2 * D, /* of a tile of k or q; that of v or dout follows */
+        STAGE = 2 * TILE,
+        /* the last products of a tile go on until the scores of the next are there, where there is
+           room for another stage and nothing else touches the sums (follow): else ptxas lets no
+           product go on */
+        LATE = D == 64 && !S::RANGED,
+        STAGES = LATE ? 3 : 2,
+        TOLD_AT = 2 * OWN + STAGES * STAGE,
+        LDS = TOLD_AT + STAGES * 2 * BN * 4
+    };
+    static_assert(APART % 8 == 0 && BN % APART == 0 && BM % APART == 0 && BM % 64 == 0, "");
+    static_assert(B::COLUMNS == 2 && S::X && !S::SPLIT && S::THREADS >= 2 * BN, "");
+
+    gpu_async<UNIT_SM90> copies;
+    float s[ROW_TILES][4], dp[ROW_TILES][4];
+    float sum_x[DIM_TILES][4], sum_y[S::Y ? DIM_TILES : 1][4];
+    float by_x[2], by_y[2]; /* what ds and P of f16 go times */
+    float own_lse[2], own_delta[2];
+    int32_t stage; /* what the next tile goes to, of STAGES */
+
+    __device__ __forceinline__ gpu_grad_wgmma(char *shared, const gpu_grad_params &g)
+        : B(shared, (float *)(shared + TOLD_AT), g) {}
+    __device__ static __forceinline__ int32_t quad_lane() { return gpu_thread() % 4; }
+    __device__ __forceinline__ uint64_t descriptor(uint32_t at) const {
+        return gpu_descriptor(copies.address(lds + at));
+    }
+
+    /* ---- from memory ---- */
+
+    /* N rows from row `first` on, of which those outside [low, high] are the ones at the ends, to byte
+       `to` of LDS. */
+    template <int N, bool EDGE>
+    __device__ __forceinline__ void bring(
+        uint32_t to, const gpu_grad_rows &x, int32_t first, int32_t low, int32_t high) {
+        const int32_t my = gpu_thread(), r0 = my / CHUNKS, d = my % CHUNKS * 8;
+        const uint32_t place = gpu_panel_place(r0, my % CHUNKS, N);
+        const char *base = (const char *)x.data + 2 * d, *from = base + (first + r0) * x.stride;
+        GPU_UNROLL for (int n = 0; n < N / APART; n++) {
+            if (EDGE) from = base + max(min(first + r0 + n * APART, high), low) * x.stride;
+            else if (n) from += APART * x.stride;
+            copies.copy(lds + to + place + n * APART * 128, from, d < x.dims);
+        }
+    }
+    __device__ __forceinline__ void begin_left() { stage = 0; }
+    template <bool EDGE> __device__ __forceinline__ void fetch(int32_t t) {
+        const uint32_t to = 2 * OWN + (uint32_t)stage * STAGE;
+        bring<BN, EDGE>(to, from_first, t * BN, 0, rows - 1);
+        bring<BN, EDGE>(to + TILE, from_second, t * BN, 0, rows - 1);
+        copies.commit();
+        this->template fetch_told<EDGE>(t);
+    }
+    __device__ __forceinline__ void load_columns() {
+        const gpu_grad_params &g = gpu_reload(arguments);
+        const gpu_params &p = g.call;
+        const gpu_seq q = B::sequence();
+        const gpu_range used = B::columns(q);
+        const int32_t kv_head = head / p.group, column0 = B::first_column();
+        const char *a, *b;
+        if (S::KEYS) { /* of column 0, where that is a token or not */
+            a = p.k.data + 2 * (q.k_base - used.lo * p.k.stride[1] + kv_head * p.k.stride[2]);
+            b = p.v.data + 2 * (q.v_base - used.lo * p.v.stride[1] + kv_head * p.v.stride[2]);
+        } else {
+            a = p.q.data + 2 * gpu_row_at(p, q, p.q, head, 0);
+            b = g.dout.data + 2 * gpu_row_at(p, q, g.dout, head, 0);
+            GPU_UNROLL for (int y = 0; y < 2; y++) {
+                const int64_t l =
+                    gpu_lse_at(q, head, max(min(B::my_column(y), used.hi - 1), used.lo));
+                own_lse[y] = -B::log2_of(p.lse[l]);
+                own_delta[y] = g.delta[l];
+            }
+        }
+        const gpu_grad_rows first = {(const GPU_GLOBAL char *)a,
+                                2 * (S::KEYS ? p.k : p.q).stride[1], p.head_dim, g.dtype},
+                            second = {(const GPU_GLOBAL char *)b,
+                                2 * (S::KEYS ? p.v : g.dout).stride[1], p.v_dim, g.dtype};
+        bring<BM, true>(0, first, column0, used.lo, used.hi - 1);
+        bring<BM, true>(OWN, second, column0, used.lo, used.hi - 1);
+        copies.commit();
+    }
+    /* What this thread brought of a tile: 0 where it is not finite; whether some was not. */
+    __device__ __forceinline__ uint64_t tame(uint32_t at) {
+        const int32_t my = gpu_thread();
+        char *first = lds + at + gpu_panel_place(my / CHUNKS, my % CHUNKS, BN);
+        uint32_t met = 0;
+        GPU_UNROLL for (int n = 0; n < BN / APART; n++) {
+            char *here = first + n * APART * 128;
+            const uint4 v = *(const uint4 *)here;
+            uint32_t x[4] = {v.x, v.y, v.z, v.w}, bad = 0;
+            GPU_UNROLL for (int w = 0; w < 4; w++)
+                x[w] = gpu_make_finite<S::DTYPE>(x[w], bad);
+            if (bad) copies.store(here, make_uint4(x[0], x[1], x[2], x[3]));
+            met |= bad;
+        }
+        return gpu_wave_ballot(met != 0);
+    }
+
+    /* ---- a tile ---- */
+
+    /* sums = columns . rows: scores or dp over the dims of both, from bytes `own` and `tile` on. */
+    __device__ __forceinline__ void start(
+        float (&sums)[ROW_TILES][4], uint32_t own, uint32_t tile) {
+        const uint64_t left = descriptor(own + gpu_thread() / 128 * (64 * 128)),
+                       right = descriptor(tile);
+        copies.fence(sums);
+        GPU_UNROLL for (int step = 0; step < D / 16; step++) GPU_UNROLL
+            for (int n = 0; n < BN / 64; n++)
+                copies.template mma_lds<S::DTYPE>(&sums[8 * n],
+                    left + gpu_further(step / 4 * (BM * 128) + step % 4 * 32),
+                    right + gpu_further(step / 4 * (BN * 128) + n * (64 * 128) + step % 4 * 32),
+                    step != 0);
+        copies.commit_products();
+    }
+    /* sums += weights . rows, of the tile that begins at `tile`; weights go times `by`. */
+    __device__ __forceinline__ void add(float (&sums)[DIM_TILES][4], const float (&w)[ROW_TILES][4],
+        const float (&by)[2], uint32_t (&a)[BN / 16][4], uint32_t tile) {
+        GPU_UNROLL for (int step = 0; step < BN / 16; step++) GPU_UNROLL
+            for (int n = 0; n < 4; n++) {
+                const float *two = &w[2 * step + n / 2][n % 2 * 2];
+                a[step][n] = S::RANGED ? gpu_pack<S::DTYPE>(two[0] * by[n % 2], two[1] * by[n % 2])
+                                       : gpu_pack<S::DTYPE>(two[0], two[1]);
+            }
+        const uint64_t right = descriptor(tile);
+        copies.fence(sums, a);
+        GPU_UNROLL for (int step = 0; step < BN / 16; step++) GPU_UNROLL
+            for (int n = 0; n < D / 64; n++)
+                copies.template mma<S::DTYPE, true>(&sums[8 * n], a[step],
+                    right + gpu_further(n * (BN * 128) + step * (16 * 128)), true);
+        copies.commit_products();
+    }
+    /* The weights are less than f16's largest once they went times `by`: it falls as in B::fall. */
+    __device__ __forceinline__ void follow(
+        const float (&w)[ROW_TILES][4], float (&sums)[DIM_TILES][4], float (&by)[2]) {
+        float top[2] = {0.0f, 0.0f};
+        GPU_UNROLL for (int m = 0; m < ROW_TILES; m++) GPU_UNROLL
+            for (int e = 0; e < 4; e++) top[e / 2] = fmaxf(top[e / 2], fabsf(w[m][e]));
+        const bool any = top[0] * by[0] > B::MOST || top[1] * by[1] > B::MOST;
+        if (!gpu_wave_ballot(any)) return;
+        GPU_UNROLL for (int y = 0; y < 2; y++) {
+            const float alpha = B::fallen(top[y] * by[y] > B::MOST ? top[y] : 0.0f, by[y]);
+            GPU_UNROLL for (int n = 0; n < DIM_TILES; n++) GPU_UNROLL
+                for (int e = 0; e < 2; e++) sums[n][2 * y + e] *= alpha;
+        }
+    }
+    /* Score e of 4 of row tile m: -lse or D of its row, or of its column, y = e / 2. */
+    __device__ __forceinline__ float told_of(
+        const float *rows_told, const float (&own)[2], int m, int e) const {
+        return S::KEYS ? rows_told[8 * m + e % 2] : own[e / 2];
+    }
+    template <bool EDGE>
+    __device__ __forceinline__ void probabilities(int32_t row0, const float *rows_lse) {
+        const float scale = this->score_scale;
+        const gpu_seen seen[2] = {gpu_seen(see[0], row0), gpu_seen(see[1], row0)};
+        GPU_UNROLL for (int m = 0; m < ROW_TILES; m++) GPU_UNROLL
+            for (int e = 0; e < 4; e++) {
+                const float x =
+                    gpu_min(fmaf(s[m][e], scale, told_of(rows_lse, own_lse, m, e)), -B::least());
+                s[m][e] = gpu_exp2(EDGE ? seen[e / 2](8 * m + e % 2, x) : x);
+            }
+    }
+    template <bool EDGE>
+    __device__ __forceinline__ void gradients(int32_t row0, const float *rows_delta) {
+        const gpu_seen seen[2] = {gpu_seen(see[0], row0), gpu_seen(see[1], row0)};
+        GPU_UNROLL for (int m = 0; m < ROW_TILES; m++) GPU_UNROLL
+            for (int e = 0; e < 4; e++) {
+                const float ds = s[m][e] * (dp[m][e] - told_of(rows_delta, own_delta, m, e));
+                dp[m][e] = EDGE && !seen[e / 2].has(8 * m + e % 2) ? 0.0f : ds;
+            }
+    }
+    /* One barrier, and two more beside an edge: everything that a thread brought is there before it,
+       and everyone is done with the stage that is fetched to: with LATE of the tile before the last. */
+    template <bool EDGE>
+    __device__ __forceinline__ void step(int32_t t, int32_t next, int32_t next_of, bool active) {
+        const uint32_t tile = 2 * OWN + (uint32_t)stage * STAGE;
+        float *of_tile = told + stage * (2 * BN);
+        copies.wait();
+        if (S::KEYS && gpu_thread() < 2 * BN) of_tile[gpu_thread()] = B::told_value();
+        copies.publish();
+        __syncthreads();
+        stage = stage + 1 == STAGES ? 0 : stage + 1;
+        if (next_of != next_head) B::of_head(next_of);
+        fetch<EDGE>(next);
+        uint32_t p16[S::Y ? BN / 16 : 1][4], ds16[BN / 16][4];
+        const int32_t row0 = t * BN + quad_lane() * 2;
+        const float *rows_told = of_tile + quad_lane() * 2;
+        if (!EDGE || active) {
+            start(s, 0, tile);
+            start(dp, OWN, tile + TILE);
+            copies.template wait_products<1>(s);
+            probabilities<EDGE>(row0, rows_told);
+        }
+        if (EDGE) {
+            if (active) copies.wait_products(dp);
+            __syncthreads();
+            bad_first |= tame(tile);
+            if (S::Y) bad_second |= tame(tile + TILE);
+            copies.publish();
+            __syncthreads();
+        }
+        if (EDGE && !active) return wait_sums();
+        if constexpr (S::Y) {
+            if (S::RANGED) follow(s, sum_y, by_y);
+            add(sum_y, s, by_y, p16, tile + TILE);
+        }
+        if (!EDGE) copies.template wait_products<S::Y>(dp);
+        gradients<EDGE>(row0, rows_told + BN);
+        if (S::RANGED) follow(dp, sum_x, by_x);
+        add(sum_x, dp, by_x, ds16, tile);
+        if (EDGE || !LATE) wait_sums();
+    }
+    __device__ __forceinline__ void wait_sums() {
+        if constexpr (S::Y) copies.wait_products(sum_x, sum_y);
+        else copies.wait_products(sum_x);
+    }
+
+    /* ---- the end ---- */
+
+    /* Sums of column y to its row of `to`; 0 where it sees nothing at all. By two, or where a type
+       or ATTN_ACCUMULATE wants it one by one: from the first register, and all move up, so that the
+       code is there once. */
+    __device__ __forceinline__ void put(float (&sums)[DIM_TILES][4], int y, float by, float scale,
+        const gpu_tensor &to, int32_t dtype, int64_t at, int32_t dims) const {
+        const float factor = scale * (S::RANGED ? B::one_over(by) : 1.0f);
+        const bool any = B::sees_any(y);
+        if (dtype != ATTN_F64 && !(gpu_reload(arguments).call.flags & ATTN_ACCUMULATE)) {
+            GPU_UNROLL for (int n = 0; n < DIM_TILES; n++) {
+                const int32_t d = 8 * n + 2 * quad_lane();
+                if (d < dims)
+                    B::put_two(to, dtype, at + d, any ? sums[n][2 * y] * factor : 0.0f,
+                        any ? sums[n][2 * y + 1] * factor : 0.0f);
+            }
+            return;
+        }
+        GPU_NO_UNROLL for (int n = 0; n < DIM_TILES; n++) {
+            const float two[2] = {sums[0][2 * y], sums[0][2 * y + 1]};
+            const int32_t d = 8 * n + 2 * quad_lane();
+            GPU_UNROLL for (int e = 0; e < 2; e++) {
+                if (d + e < dims)
+                    gpu_put_grad(gpu_reload(arguments).call, to, dtype, at + d + e,
+                        any ? two[e] * factor : 0.0f, 0.0f);
+                GPU_UNROLL for (int i = 0; i + 1 < DIM_TILES; i++)
+                    sums[i][2 * y + e] = sums[i + 1][2 * y + e];
+            }
+        }
+    }
+    __device__ __forceinline__ void finish() {
+        const gpu_grad_params &g = gpu_reload(arguments);
+        const gpu_params &p = g.call;
+        const gpu_seq q = B::sequence();
+        const int32_t kv_head = head / p.group;
+        GPU_UNROLL for (int y = 0; y < 2; y++) {
+            const int32_t c = B::my_column(y);
+            if (c >= (S::KEYS ? gpu_tokens_of(p, q.b).count : q.q_rows)) return;
+            put(sum_x, y, by_x[y], p.scale, S::KEYS ? g.dk : g.dq,
+                S::KEYS ? g.dk_dtype : g.dq_dtype,
+                S::KEYS ? gpu_token_at(p, q, g.dk, kv_head, c) : gpu_row_at(p, q, g.dq, head, c),
+                p.head_dim);
+            if constexpr (S::Y)
+                put(sum_y, y, by_y[y], 1.0f, g.dv, g.dv_dtype, gpu_token_at(p, q, g.dv, kv_head, c),
+                    p.v_dim);
+        }
+    }
+    __device__ __forceinline__ void run() {
+        const gpu_params &p = gpu_reload(arguments).call;
+        typename B::reach all;
+        if (!this->template place_columns<4>(all)) return;
+        GPU_UNROLL for (int y = 0; y < 2; y++)
+            by_x[y] = by_y[y] = 0x1p100f;
+        GPU_UNROLL for (int n = 0; n < DIM_TILES; n++) GPU_UNROLL
+            for (int e = 0; e < 4; e++) {
+                sum_x[n][e] = 0.0f;
+                if (S::Y) sum_y[S::Y ? n : 0][e] = 0.0f;
+            }
+        bad_first = bad_second = 0;
+        this->tells_delta = gpu_thread() / BN % 2;
+        if (all.some.lo < all.some.hi) {
+            this->score_scale = p.scale_log2;
+            load_columns();
+            B::pass(*this, head + (S::KEYS ? p.group : 1), all);
+            wait_sums();
+            copies.wait(); /* the last tile is fetched once more */
+            __syncthreads();
+        }
+        finish();
+        B::poison_all();
+    }
+};
+template <class S>
+__global__ void __launch_bounds__(S::THREADS, 1) gpu_grad_wgmma_kernel(GPU_GRAD_PARAMS g) {
+    if constexpr (GPU_UNITS & (int)UNIT_SM90) {
+        gpu_grad_wgmma<S> f((char *)gpu_lds_1024, g);
+        f.run();
+    }
+}
+/* a warpgroup each, two workgroups at a time: they do not wait for one another */
+#define GPU_PART_WGMMA(DTYPE, D, KIND, BN) \
+    {(const void *)gpu_grad_wgmma_kernel<gpu_grad_shape<UNIT_SM80, DTYPE, D, KIND, 4, BN, 0, 16>>, \
+        gpu_grad_shape<UNIT_SM80, DTYPE, D, KIND, 4, BN, 0, 16>::BM, \
+        gpu_grad_shape<UNIT_SM80, DTYPE, D, KIND, 4, BN, 0, 16>::THREADS, \
+        gpu_grad_wgmma<gpu_grad_shape<UNIT_SM80, DTYPE, D, KIND, 4, BN, 0, 16>>::LDS}
+#define GPU_ROW_GRAD_WGMMA(name, DTYPE, D) \
+    {"flash_" name "_wgmma_backward", UNIT_SM90, DTYPE, D, 0, 16, \
+        {GPU_PART_WGMMA(DTYPE, D, GRAD_DQ, 64), GPU_PART_WGMMA(DTYPE, D, GRAD_DK | GRAD_DV, 64), \
+            {NULL, 0, 0, 0}}, \
+        (const void *)gpu_dbias_kernel<DTYPE>},
+#define GPU_ROWS_GRAD_WGMMA(name, DTYPE) \
+    GPU_ROW_GRAD_WGMMA(name "_d64", DTYPE, 64) GPU_ROW_GRAD_WGMMA(name "_d128", DTYPE, 128)
+#define GPU_ROWS_BACKWARD_NV \
+    GPU_ROWS_GRAD_WGMMA("bf16", ATTN_BF16) GPU_ROWS_GRAD_WGMMA("f16", ATTN_F16)
+
+/* ---- few rows on mma.sync ---- */
+
+/* As gpu_decode, of 8 rows of 16 bits and with P rounded to them; K and V are the left operands. They go
+   from memory to registers as they are: a sum over dims or keys may take them in any order, so a lane
+   reads 16 bytes of a row at a time, dims 32 c + 8 (l % 4) of keys l / 4 + {0, 8} (chunk c), which are
+   four k of two steps, and dims 64 h + 8 (l / 4) of keys 2 (l % 4) + {0, 1, 8, 9}, of which pairs of keys
+   are rows 2 n and 2 n + 1 of product n of half h.
+
+     s = K q^T    lane l: keys l / 4 and l / 4 + 8, rows 2 (l % 4) + {0, 1}: score 2 t + y of key l / 4 +
+                  8 t and row 2 (l % 4) + y
+     o = V^T p    p turned over; dims 64 h + 8 (l / 4) + 2 n + {0, 1}, the same rows
+
+   A wave's sum is one of every sixteen keys of every WAVES-th tile, in turn: short beside what P loses. */
+template <int KV, int D> struct gpu_decode_mma : gpu_decode_keys<16, 128> {
+    enum { ROWS = 8, TILE = 16, CHUNKS = D / 32, HALVES = D / 64, DIM_TILES = D / 16 };
+    static_assert(D % 64 == 0, "");
+    struct shared {
+        float max[WAVES][ROWS], sum[WAVES][ROWS]; /* sum: then the factor of the wave's sums */
+        float factor[ROWS];
+        float o[WAVES / 2][ROWS * D];
+    };
+    static constexpr float RAISE = gpu_p_bias<KV>::RAISE;
+
+    shared &lds;
+    uint4 q[CHUNKS], k[2][CHUNKS], v[HALVES][4];
+    float x[4], o[DIM_TILES][4];
+    float m[2], row_sum[2], sum_rest[2];
+    gpu_range see[2];
+
+    __device__ __forceinline__ gpu_decode_mma(const gpu_cache_params &p, shared &block)
+        : gpu_decode_keys<16, 128>(p), lds(block) {}
+    __device__ __forceinline__ static int32_t quad() { return lane() / 4; }
+    /* The lane's row y. */
+    __device__ __forceinline__ static int32_t own_row(int y) { return lane() % 4 * 2 + y; }
+    __device__ __forceinline__ static uint32_t word(const uint4 &of, int n) {
+        return n == 0 ? of.x : n == 1 ? of.y : n == 2 ? of.z : of.w;
+    }
+    /* Eight elements, 0 beyond `dims`. */
+    __device__ __forceinline__ static uint4 eight(const char *row, int32_t d, int32_t dims) {
+        uint4 x = make_uint4(0, 0, 0, 0);
+        if (d < dims) x = *(const uint4 *)(row + 2 * d);
+        return x;
+    }
+    __device__ __forceinline__ void load_q(const gpu_params &p, const gpu_seq &seq) {
+        const int32_t r = min(first_row + quad(), rows - 1);
+        const char *from = p.q.data + 2 * (seq.q_base + row_of(p, r) * p.q.stride[1] +
+                                              head_of(p, r) * p.q.stride[2]);
+        GPU_UNROLL for (int c = 0; c < CHUNKS; c++)
+            q[c] = eight(from, 32 * c + lane() % 4 * 8, p.head_dim);
+    }
+    __device__ __forceinline__ const char *row_at(
+        const gpu_cache_params &p, const gpu_tensor &of, int32_t j, int32_t key) const {
+        return of.data + 2 * gpu_element(place_of(p, j, key), of.stride, (int32_t)blockIdx.y);
+    }
+    __device__ __forceinline__ void load_k(const gpu_cache_params &p, int32_t j) {
+        GPU_UNROLL for (int t = 0; t < 2; t++) {
+            const char *from = row_at(p, p.call.k, j, 8 * t + quad());
+            GPU_UNROLL for (int c = 0; c < CHUNKS; c++)
+                k[t][c] = eight(from, 32 * c + lane() % 4 * 8, p.call.head_dim);
+        }
+    }
+    __device__ __forceinline__ void load_v(const gpu_cache_params &p, int32_t j) {
+        GPU_UNROLL for (int n = 0; n < 4; n++) {
+            const char *from = row_at(p, p.call.v, j, lane() % 4 * 2 + n % 2 + n / 2 * 8);
+            GPU_UNROLL for (int h = 0; h < HALVES; h++)
+                v[h][n] = eight(from, 64 * h + 8 * quad(), p.call.v_dim);
+        }
+    }
+    __device__ __forceinline__ void scores() {
+        float sum[4];
+        GPU_UNROLL for (int c = 0; c < CHUNKS; c++) {
+            if (c % (GPU_SUM_DIMS / 32) == 0) GPU_UNROLL
+                for (int e = 0; e < 4; e++) sum[e] = 0.0f;
+            GPU_UNROLL for (int n = 0; n < 4; n += 2) {
+                const uint32_t a[4] = {
+                    word(k[0][c], n), word(k[1][c], n), word(k[0][c], n + 1), word(k[1][c], n + 1)};
+                gpu_mma<KV>(sum, a, word(q[c], n), word(q[c], n + 1));
+            }
+            if ((c + 1) % (GPU_SUM_DIMS / 32) == 0) GPU_UNROLL
+                for (int e = 0; e < 4; e++) x[e] = c < GPU_SUM_DIMS / 32 ? sum[e] : x[e] + sum[e];
+        }
+    }
+    /* Scores to natural ones; a bit for each that is seen. One at a time from the first register, and
+       the others move up, so that the code is there once. */
+    __device__ __forceinline__ uint32_t modify(const gpu_params &p, int32_t j) {
+        uint32_t seen = 0;
+        GPU_NO_UNROLL for (int n = 0; n < 4; n++) {
+            const int32_t key = j + n / 2 * 8 + quad();
+            const gpu_range sees = n % 2 ? see[1] : see[0];
+            bool takes = key >= sees.lo && key < sees.hi;
+            float score = x[0] * p.scale;
+            if (p.masks & ~MASK_SCALE) {
+                const int32_t r = min(first_row + own_row(n % 2), rows - 1);
+                const gpu_row row = gpu_row_of(
+                    p, gpu_sequence(p, (int32_t)blockIdx.z), head_of(p, r), row_of(p, r));
+                takes = takes && !gpu_hidden(p, row, key);
+                if (takes) score = gpu_modify(p, row, key, score);
+            }
+            GPU_UNROLL for (int i = 0; i < 3; i++)
+                x[i] = x[i + 1];
+            x[3] = score;
+            seen |= (uint32_t)takes << n;
+        }
+        return seen;
+    }
+    /* The sums to a maximum that has grown by 2^GROWTH, of each row by itself, as in the forward. */
+    __device__ __forceinline__ void follow_max(uint32_t seen) {
+        float top[2] = {GPU_NEG_INF, GPU_NEG_INF};
+        bool grows = false;
+        GPU_UNROLL for (int n = 0; n < 4; n++)
+            if (seen >> n & 1) top[n % 2] = fmaxf(top[n % 2], x[n]);
+        GPU_UNROLL for (int y = 0; y < 2; y++)
+            grows |= (top[y] - m[y]) * GPU_LOG2E > gpu_p_bias<KV>::GROWTH;
+        if (!gpu_wave_ballot(grows)) return;
+        GPU_UNROLL for (int y = 0; y < 2; y++) {
+            GPU_UNROLL for (int mask = 4; mask < 32; mask *= 2)
+                top[y] = fmaxf(top[y], gpu_wave_xor(top[y], mask));
+            if (!((top[y] - m[y]) * GPU_LOG2E > gpu_p_bias<KV>::GROWTH)) continue;
+            const float alpha = gpu_exp2((m[y] - top[y]) * GPU_LOG2E);
+            m[y] = top[y];
+            row_sum[y] *= alpha;
+            sum_rest[y] *= alpha;
+            GPU_UNROLL for (int n = 0; n < 2 * DIM_TILES; n++)
+                o[n / 2][n % 2 * 2 + y] *= alpha;
+        }
+    }
+    /* Scores to weights, as right operands. */
+    __device__ __forceinline__ void weights(uint32_t seen, uint32_t (&b)[2]) {
+        float sum[2] = {0.0f, 0.0f};
+        GPU_UNROLL for (int n = 0; n < 4; n++) {
+            const float base = m[n % 2] == GPU_NEG_INF ? 0.0f : m[n % 2],
+                        w = gpu_exp2(fmaf(x[n] - base, GPU_LOG2E, RAISE));
+            x[n] = seen >> n & 1 ? w : 0.0f;
+            sum[n % 2] += x[n];
+        }
+        GPU_UNROLL for (int t = 0; t < 2; t++) {
+            b[t] = gpu_turned(gpu_pack<KV>(x[2 * t], x[2 * t + 1]));
+            gpu_add_to(row_sum[t], sum_rest[t], sum[t]);
+        }
+    }
+    /* Left operand n: word e of its four. */
+    __device__ __forceinline__ uint32_t values(int n, int e) const {
+        const uint4(&of)[4] = v[n / 4];
+        return gpu_bytes(word(of[e / 2 * 2 + 1], n % 4), word(of[e / 2 * 2], n % 4),
+            e % 2 ? 0x07060302u : 0x05040100u);
+    }
+    __device__ __forceinline__ void products(const uint32_t (&b)[2]) {
+        GPU_UNROLL for (int n = 0; n < DIM_TILES; n++) {
+            const uint32_t a[4] = {values(n, 0), values(n, 1), values(n, 2), values(n, 3)};
+            gpu_mma<KV>(o[n], a, b[0], b[1]);
+        }
+    }
+    /* Where values are not finite that some row may not see: of those that see one the sum is a NaN,
+       which a second product finds; for the others they are 0. */
+    __device__ __forceinline__ void spoiled_products(const uint32_t (&b)[2], uint32_t seen) {
+        const uint32_t one = KV == ATTN_F16 ? 0x3c00u : 0x3f80u;
+        uint32_t sees[2];
+        GPU_UNROLL for (int t = 0; t < 2; t++)
+            sees[t] =
+                gpu_turned((seen >> 2 * t & 1 ? one : 0) | (seen >> 2 * t & 2 ? one << 16 : 0));
+        GPU_UNROLL for (int n = 0; n < DIM_TILES; n++) {
+            uint32_t a[4], bad[4];
+            float met[4] = {0.0f, 0.0f, 0.0f, 0.0f};
+            GPU_UNROLL for (int e = 0; e < 4; e++) {
+                const uint32_t these = gpu_not_finite2<KV>(values(n, e)) >> 15;
+                a[e] = values(n, e) & ~(these * 0xffffu);
+                bad[e] = these * one;
+            }
+            gpu_mma<KV>(o[n], a, b[0], b[1]);
+            gpu_mma<KV>(met, bad, sees[0], sees[1]);
+            GPU_UNROLL for (int e = 0; e < 4; e++)
+                if (met[e] > 0.0f) o[n][e] = __uint_as_float(0x7fc00000u);
+        }
+    }
+    __device__ __forceinline__ bool spoiled() const {
+        uint32_t bad = 0;
+        GPU_UNROLL for (int n = 0; n < 16 * HALVES; n++)
+            bad |= gpu_not_finite2<KV>(word(v[n / 16][n / 4 % 4], n % 4));
+        return gpu_wave_ballot(bad != 0) != 0;
+    }
+    __device__ __forceinline__ void walk() {
+        const int32_t end = reach.hi;
+        int32_t j = first_tile();
+        if (j >= end) return;
+        look_up(gpu_reload(arguments), j);
+        place(gpu_reload(arguments), j);
+        load_k(gpu_reload(arguments), j);
+        look_up(gpu_reload(arguments), j + STEP);
+        for (; j < end; j += STEP) {
+            uint32_t b[2], seen = 15;
+            load_v(gpu_reload(arguments), j);
+            scores();
+            if (j + STEP < end) {
+                place(gpu_reload(arguments), j + STEP);
+                load_k(gpu_reload(arguments), j + STEP);
+                look_up(gpu_reload(arguments), j + 2 * STEP);
+            }
+            const gpu_params &p = gpu_reload(arguments).call;
+            const bool whole = sees_all(p, j);
+            if (whole && !(p.masks & ~MASK_SCALE)) GPU_UNROLL
+                for (int n = 0; n < 4; n++) x[n] *= p.scale;
+            else seen = modify(p, j);
+            follow_max(seen);
+            weights(seen, b);
+            if (!whole && spoiled()) spoiled_products(b, seen);
+            else products(b);
+        }
+    }
+    /* Row r over all waves: what their sums are to be multiplied by, and its end. */
+    __device__ __forceinline__ void join_row(const gpu_params &p, int32_t r) {
+        const gpu_seq seq = gpu_sequence(p, (int32_t)blockIdx.z);
+        const int32_t row = first_row + r;
+        float top = GPU_NEG_INF, total = 0.0f;
+        for (int w = 0; w < WAVES; w++) top = fmaxf(top, lds.max[w][r]);
+        const float base = top == GPU_NEG_INF ? 0.0f : top;
+        for (int w = 0; w < WAVES; w++) {
+            const float by = gpu_exp2((lds.max[w][r] - base) * GPU_LOG2E);
+            total += lds.sum[w][r] * by;
+            lds.sum[w][r] = by * gpu_p_bias<KV>::LOWER;
+        }
+        lds.factor[r] = 0.0f;
+        if (row < rows)
+            lds.factor[r] = gpu_finish_part(
+                p, seq, head_of(p, row), row_of(p, row), true, top, total * gpu_p_bias<KV>::LOWER)
+                                .factor;
+    }
+    __device__ __forceinline__ void finish(const gpu_params &p) {
+        const int32_t wave = (int32_t)threadIdx.x / GPU_WAVE;
+        GPU_UNROLL for (int y = 0; y < 2; y++) {
+            float sum = row_sum[y] + sum_rest[y];
+            GPU_UNROLL for (int mask = 4; mask < 32; mask *= 2)
+                sum += gpu_wave_xor(sum, mask);
+            if (quad() == 0) {
+                lds.max[wave][own_row(y)] = m[y];
+                lds.sum[wave][own_row(y)] = sum;
+            }
+        }
+        __syncthreads();
+        if ((int32_t)threadIdx.x < ROWS) join_row(p, (int32_t)threadIdx.x);
+        __syncthreads();
+        GPU_UNROLL for (int n = 0; n < 4 * DIM_TILES; n++)
+            o[n / 4][n % 4] *= lds.sum[wave][own_row(n % 2)];
+        GPU_UNROLL for (int half = WAVES / 2; half; half /= 2) {
+            if (wave >= half && wave < 2 * half) GPU_UNROLL
+                for (int n = 0; n < 4 * DIM_TILES; n++)
+                    lds.o[wave - half][n * GPU_WAVE + lane()] = o[n / 4][n % 4];
+            __syncthreads();
+            if (wave < half) GPU_UNROLL
+                for (int n = 0; n < 4 * DIM_TILES; n++)
+                    o[n / 4][n % 4] += lds.o[wave][n * GPU_WAVE + lane()];
+            __syncthreads();
+        }
+        if (wave) return;
+        const gpu_seq seq = gpu_sequence(p, (int32_t)blockIdx.z);
+        GPU_UNROLL for (int y = 0; y < 2; y++) {
+            const int32_t r = own_row(y), row = first_row + r;
+            if (row >= rows) continue;
+            float *to = (float *)gpu_o_row(p, seq, head_of(p, row), row_of(p, row));
+            const float by = lds.factor[r];
+            GPU_UNROLL for (int n = 0; n < DIM_TILES; n++) {
+                const int32_t d = n / 4 * 64 + 8 * quad() + n % 4 * 2;
+                if (d < p.v_dim) to[d] = o[n][y] * by, to[d + 1] = o[n][2 + y] * by;
+            }
+        }
+    }
+    __device__ __forceinline__ void run() {
+        const gpu_params &p = gpu_reload(arguments).call;
+        const gpu_seq seq = gpu_sequence(p, (int32_t)blockIdx.z);
+        if (!begin(p, seq, ROWS)) return;
+        GPU_UNROLL for (int y = 0; y < 2; y++) {
+            see[y] = seen_by(p, seq, own_row(y));
+            m[y] = GPU_NEG_INF;
+            row_sum[y] = sum_rest[y] = 0.0f;
+        }
+        GPU_UNROLL for (int n = 0; n < 4 * DIM_TILES; n++)
+            o[n / 4][n % 4] = 0.0f;
+        load_q(p, seq);
+        walk();
+        finish(gpu_reload(arguments).call);
+    }
+};
+/* as gpu_decode_parts */
+template <int KV, int D>
+__global__ void __launch_bounds__(128) gpu_decode_mma_parts(GPU_CACHE_PARAMS p) {
+    if constexpr (GPU_UNITS & (int)UNIT_SM80) {
+        __shared__ typename gpu_decode_mma<KV, D>::shared lds;
+        gpu_decode_mma<KV, D> f(p, lds);
+        f.run();
+    }
+}
+#define GPU_ROW_DECODE_MMA(name, KV, D) \
+    {name, UNIT_SM80, KV, D, 8, 128, true, (const void *)gpu_decode_mma_parts<KV, D>},
+#define GPU_ROWS_DECODE_MMA(name, KV) \
+    GPU_ROW_DECODE_MMA("decode_" name "_d64_mma", KV, 64) \
+    GPU_ROW_DECODE_MMA("decode_" name "_d128_mma", KV, 128)
+#define GPU_ROWS_DECODE_NV \
+    GPU_ROWS_DECODE_MMA("bf16", ATTN_BF16) GPU_ROWS_DECODE_MMA("f16", ATTN_F16)
 
 /* Rows of the table, as those of kernel 16: aligned, of any alignment, and with every mask. */
 #define GPU_ROW_NV(UNIT, name, DTYPE, D, MASKS, ALIGN, ...) \
@@ -6431,14 +7294,14 @@ __global__ void __launch_bounds__(S::THREADS, S::OCCUPANCY) gpu_flash_mma_forwar
     GPU_ROW_MMA("flash_" name "_d256", DTYPE, 256, 0, 16, 8, 1, 32, 0, 1) \
     GPU_ROW_MMA("flash_" name "_d256_any", DTYPE, 256, 0, 2, 8, 1, 32, 0, 1) \
     GPU_ROW_MMA("flash_" name "_d256_masks", DTYPE, 256, ~0, 2, 4, 1, 16, 1, 2)
-#define GPU_ROWS_WGMMA_D(name, DTYPE, D, Q_IN_LDS, OCCUPANCY) \
-    GPU_ROW_WGMMA(name, DTYPE, D, 0, 16, 8, 1, 64, Q_IN_LDS, OCCUPANCY) \
-    GPU_ROW_WGMMA(name "_any", DTYPE, D, 0, 2, 8, 1, 64, Q_IN_LDS, OCCUPANCY) \
+#define GPU_ROWS_WGMMA_D(name, DTYPE, D, WAVES, Q_IN_LDS, OCCUPANCY) \
+    GPU_ROW_WGMMA(name, DTYPE, D, 0, 16, WAVES, 1, 64, Q_IN_LDS, OCCUPANCY) \
+    GPU_ROW_WGMMA(name "_any", DTYPE, D, 0, 2, WAVES, 1, 64, Q_IN_LDS, OCCUPANCY) \
     GPU_ROW_WGMMA(name "_masks", DTYPE, D, ~0, 2, 8, 1, 64, Q_IN_LDS, 1)
 #define GPU_ROWS_WGMMA(name, DTYPE) \
-    GPU_ROWS_WGMMA_D("flash_" name "_d64_wgmma", DTYPE, 64, 0, 2) \
-    GPU_ROWS_WGMMA_D("flash_" name "_d128_wgmma", DTYPE, 128, 0, 1) \
-    GPU_ROWS_WGMMA_D("flash_" name "_d256_wgmma", DTYPE, 256, 1, 1)
+    GPU_ROWS_WGMMA_D("flash_" name "_d64_wgmma", DTYPE, 64, 4, 0, 4) \
+    GPU_ROWS_WGMMA_D("flash_" name "_d128_wgmma", DTYPE, 128, 4, 0, 2) \
+    GPU_ROWS_WGMMA_D("flash_" name "_d256_wgmma", DTYPE, 256, 8, 1, 1)
 /* a row of dims up to 32 would fill half of wgmma's panel */
 /* clang-format off */
 #define GPU_ROWS_NV \
@@ -6448,6 +7311,8 @@ __global__ void __launch_bounds__(S::THREADS, S::OCCUPANCY) gpu_flash_mma_forwar
 /* clang-format on */
 #else
 #define GPU_ROWS_NV
+#define GPU_ROWS_BACKWARD_NV
+#define GPU_ROWS_DECODE_NV
 #endif
 
 /* =============================================================================== >>table ====
@@ -6479,17 +7344,19 @@ static const gpu_kernel gpu_kernels[] = {GPU_ROWS_16 GPU_ROWS_NV GPU_ROWS_32 GPU
 /* Of the parts of few rows: rows stand with those for fewer first. */
 struct gpu_decode_kernel {
     const char *name;
+    int32_t units;            /* on a matrix unit q is of the same type too */
     int32_t dtype, dim, rows; /* dtype of k and v; head_dim and v_dim at most; rows at a time */
-    bool wide;                /* it wants gpu_reads_wide */
+    int32_t threads;
+    bool wide; /* it wants gpu_reads_wide */
     const void *function;
 };
-static const gpu_decode_kernel gpu_decode_kernels[] = {GPU_ROWS_DECODE};
+static const gpu_decode_kernel gpu_decode_kernels[] = {GPU_ROWS_DECODE_NV GPU_ROWS_DECODE};
 
 /* The kernels of a backward: of dq, of dk and dv or of each, and of dbias. */
 struct gpu_grad_part {
     const void *function;
-    int32_t bm,
-        threads; /* queries or keys of a workgroup, its threads; 0: a wave for each of them */
+    /* queries or keys of a workgroup, its threads, dynamic LDS; 0: a wave for each of them */
+    int32_t bm, threads, lds_bytes;
 };
 struct gpu_grad_kernel {
     const char *name;
@@ -6500,7 +7367,7 @@ struct gpu_grad_kernel {
     const void *dbias;
 };
 static const gpu_grad_kernel gpu_grad_kernels[] = {
-    GPU_ROWS_BACKWARD_16 GPU_ROWS_BACKWARD_32 GPU_ROWS_BACKWARD};
+    GPU_ROWS_BACKWARD_NV GPU_ROWS_BACKWARD_16 GPU_ROWS_BACKWARD_32 GPU_ROWS_BACKWARD};
 
 static int32_t gpu_masks_of(const attn_desc *d) {
     const float small = 7.8886091e-31f, large = 1.2676506e30f; /* 2^-100, 2^100 */
@@ -6612,13 +7479,14 @@ static bool gpu_reads_wide(const attn_desc *d) {
 }
 /* The kernel of parts of few rows; NULL: that of the call does. Which of the two no address decides:
    the workspace follows from it. */
-static const gpu_decode_kernel *gpu_pick_decode(const attn_desc *d) {
+static const gpu_decode_kernel *gpu_pick_decode(const attn_desc *d, int32_t units) {
     const int64_t few = d->q_len < GPU_FEW_ROWS ? d->q_len : GPU_FEW_ROWS,
                   rows = few * (d->heads / d->kv_heads);
     const bool wide = gpu_reads_wide(d);
     if (d->k.dtype != d->v.dtype || d->head_dim % 8 || d->v_dim % 8) return NULL;
     for (const gpu_decode_kernel &row : gpu_decode_kernels)
         if (row.dtype == d->k.dtype && row.dim >= d->head_dim && row.dim >= d->v_dim &&
+            !(row.units & ~units) && (row.units == UNIT_SCALAR || d->q.dtype == row.dtype) &&
             (row.rows >= rows || row.rows == 8) && (wide || !row.wide))
             return &row;
     return NULL;
@@ -7289,7 +8157,10 @@ static attn_status gpu_launch_units(
    where it is alone. wide: more than GPU_FEW_ROWS rows, which have a workgroup each head. */
 static int32_t gpu_parts_most(const attn_desc *d, const gpu_device *device, bool wide) {
     const int64_t heads = wide ? d->heads : d->kv_heads, most = wide ? 16 : 64,
-                  want = ((wide ? 2 : 4) * (int64_t)device->compute_units + heads - 1) / heads;
+                  each = wide          ? 2
+                         : GPU_ON_CUDA ? 3 /* side by side there: a fourth would come last */
+                                       : 4,
+                  want = (each * device->compute_units + heads - 1) / heads;
     return (int32_t)(want < 1 ? 1 : want < most ? want : most);
 }
 /* Every row is of one of two classes, by the rows of its sequence: few, wide. */
@@ -7472,6 +8343,18 @@ static attn_status gpu_launch_lay(const gpu_forward *f, int64_t n) {
     const gpu_work all = {units < most ? units : most, d->kv_heads, n};
     return gpu_launch_units(&f->to, (const void *)gpu_lay_kernel, &p, all);
 }
+/* CUDA wants to be asked for more dynamic LDS than 48 KiB. */
+static attn_status gpu_allow_lds(attn_plan *plan, const void *function, int32_t bytes) {
+#if GPU_ON_CUDA
+    if (bytes > 48 << 10) {
+        hipError_t e =
+            cudaFuncSetAttribute(function, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes);
+        if (e != hipSuccess) return gpu_failed(plan, e, "cudaFuncSetAttribute");
+    }
+#endif
+    (void)plan, (void)function, (void)bytes;
+    return ATTN_OK;
+}
 static attn_status gpu_launch_tiles(
     const gpu_forward *f, gpu_cache_params *p, int64_t rows, int64_t z) {
     const gpu_kernel *kernel = f->kernel;
@@ -7491,7 +8374,7 @@ static attn_status gpu_launch_decode(
     GPU_TRY(hipLaunchKernel, (kernel->function,
                                  dim3((uint32_t)((rows + kernel->rows - 1) / kernel->rows),
                                      (uint32_t)f->d->kv_heads, (uint32_t)z),
-                                 dim3(256), args, 0, f->to.stream));
+                                 dim3((uint32_t)kernel->threads), args, 0, f->to.stream));
     return ATTN_OK;
 }
 /* Those of sequences [first, end) of a class that have parts: as many at a time as there is room for. */
@@ -7553,13 +8436,7 @@ static attn_status gpu_launch(gpu_forward *f) {
     const int64_t step = f->lay.on ? f->lay.at_once : d->batch;
     attn_status s = ATTN_OK;
     if (d->batch == 0 || d->q_len == 0) return ATTN_OK;
-#if GPU_ON_CUDA
-    if (f->kernel->lds_bytes > 48 << 10) {
-        hipError_t e = cudaFuncSetAttribute(
-            f->kernel->function, cudaFuncAttributeMaxDynamicSharedMemorySize, f->kernel->lds_bytes);
-        if (e != hipSuccess) return gpu_failed(f->to.plan, e, "cudaFuncSetAttribute");
-    }
-#endif
+    s = gpu_allow_lds(f->to.plan, f->kernel->function, f->kernel->lds_bytes);
     for (f->laid = 0; f->laid < d->batch && !s && !decode_alone; f->laid += step) {
         const int64_t left = d->batch - f->laid, n = left < step ? left : step;
         if (f->lay.on) s = gpu_launch_lay(f, n);
@@ -7678,9 +8555,11 @@ static attn_status gpu_launch_grad_part(
     if (!part->function || !w.units || !w.heads || !w.batch) return ATTN_OK;
     if (!part->bm) return gpu_launch_units(to, part->function, p, w);
     const int64_t groups = (w.units + part->bm - 1) / part->bm;
+    const attn_status s = gpu_allow_lds(plan, part->function, part->lds_bytes);
+    if (s) return s;
     GPU_TRY(hipLaunchKernel,
         (part->function, dim3((uint32_t)groups, (uint32_t)w.heads, (uint32_t)w.batch),
-            dim3((uint32_t)part->threads), args, 0, to->stream));
+            dim3((uint32_t)part->threads), args, (size_t)part->lds_bytes, to->stream));
     return ATTN_OK;
 }
 /* D, dq, dk and dv of sequences [b0, b0 + n). */
@@ -7690,7 +8569,8 @@ static attn_status gpu_launch_rows(const gpu_grad_call *c, int64_t b0, int64_t n
     gpu_skip_grad(&p, d, c->g, b0);
     p.call.batch = (int32_t)n;
     const gpu_work rows = {d->q_len, d->heads, n}, keys = {d->kv_len, d->kv_heads, n};
-    attn_status s = gpu_launch_units(&c->to, (const void *)gpu_delta_kernel, &p, rows);
+    const gpu_work few = {(rows.units + GPU_DELTA_ROWS - 1) / GPU_DELTA_ROWS, d->heads, n};
+    attn_status s = gpu_launch_units(&c->to, (const void *)gpu_delta_kernel, &p, few);
     for (int part = 0; part < 3 && !s; part++)
         s = gpu_launch_grad_part(&c->to, &c->kernel->part[part], &p, part ? keys : rows);
     return s;
@@ -7924,7 +8804,7 @@ static size_t gpu_workspace(const attn_desc *d, const attn_grad *g, const gpu_de
     const attn_desc left = gpu_after_append(d, NULL, NULL);
     const gpu_cut cut = gpu_cut_of(d, device);
     return gpu_workspace_arrays(d) + gpu_append_used_bytes(d) + gpu_append_q_bytes(d) +
-           (size_t)gpu_lay_of(&left, &cut, gpu_pick_decode(&left) != NULL).bytes +
+           (size_t)gpu_lay_of(&left, &cut, gpu_pick_decode(&left, device->units) != NULL).bytes +
            gpu_parts_bytes(d, &cut);
 }
 /* The sequence arrays of d go to device memory at `to`, which d then names. */
@@ -7952,9 +8832,9 @@ static attn_status gpu_store_arrays(
     return ATTN_OK;
 }
 /* The kernel of few rows, once what is new has been appended. */
-static const gpu_decode_kernel *gpu_pick_decode_after(const attn_desc *d) {
+static const gpu_decode_kernel *gpu_pick_decode_after(const attn_desc *d, int32_t units) {
     const attn_desc left = gpu_after_append(d, NULL, NULL);
-    return gpu_pick_decode(&left);
+    return gpu_pick_decode(&left, units);
 }
 /* The kernels of a forward call. f.room: the workspace behind the arrays. */
 static attn_status gpu_launch_forward(gpu_forward f) {
@@ -8009,8 +8889,8 @@ static attn_status gpu_run_device(const attn_desc *in, const attn_grad *g, const
     char *rest = (char *)d.workspace + arrays;
     const gpu_grad_call call = {&d, g, g ? gpu_pick_grad(in, g, device->units) : NULL, 0,
         (float *)(void *)rest, {stream, plan}};
-    const gpu_forward forward = {
-        &d, kernel, gpu_pick_decode_after(&d), 0, gpu_cut_of(&d, device), rest, call.to, {}, 0};
+    const gpu_forward forward = {&d, kernel, gpu_pick_decode_after(&d, device->units), 0,
+        gpu_cut_of(&d, device), rest, call.to, {}, 0};
     if (!s && !e) s = g ? gpu_launch_grad(&call) : gpu_launch_forward(forward);
     if (!s && !e && timed) e = hipEventRecord(timed->stop, stream);
     if (!s && e) s = gpu_failed(plan, e, "hipEventRecord");
@@ -8177,13 +9057,14 @@ static void gpu_chunk_layout(const attn_desc *d, gpu_chunk *c) {
     c->out_bytes = at;
 }
 /* Room for the parts of a chunk, and for what is laid out. */
-static size_t gpu_chunk_room(const attn_desc *d, const gpu_chunk *c, const gpu_cut *cut) {
+static size_t gpu_chunk_room(
+    const attn_desc *d, const gpu_chunk *c, const gpu_cut *cut, int32_t units) {
     attn_desc piece = *d;
     piece.batch = c->nb;
     piece.heads = c->ng * (d->heads / d->kv_heads);
     piece.kv_heads = c->ng;
     piece.seq.total_q = c->q_tokens;
-    return (size_t)gpu_lay_of(&piece, cut, gpu_pick_decode(d) != NULL).bytes +
+    return (size_t)gpu_lay_of(&piece, cut, gpu_pick_decode(d, units) != NULL).bytes +
            gpu_parts_bytes(&piece, cut);
 }
 /* The chunks in order: *c from {0} on; false after the last. */
@@ -8491,6 +9372,7 @@ struct gpu_host_call {
     const gpu_kernel *kernel;
     const gpu_grad_kernel *grad;
     gpu_cut cut; /* forward: of the whole call, as the kernels are */
+    int32_t units;
 };
 /* in_bytes go to the device; out_bytes come back, from `out` on; of its block of `bytes`. */
 struct gpu_piece {
@@ -8510,7 +9392,7 @@ static bool gpu_piece_next(const gpu_host_call *h, int64_t nb, int64_t ng, gpu_p
     } else {
         p->out = p->in_bytes = p->c.in_bytes;
         p->out_bytes = p->c.out_bytes;
-        p->bytes = p->out + p->out_bytes + gpu_chunk_room(h->d, &p->c, &h->cut);
+        p->bytes = p->out + p->out_bytes + gpu_chunk_room(h->d, &p->c, &h->cut, h->units);
     }
     return true;
 }
@@ -8523,7 +9405,7 @@ static attn_status gpu_launch_piece(const gpu_host_call *h, const gpu_piece *p, 
             d, g, h->grad, first, (float *)(void *)(s->device + p->l.delta), to};
         return gpu_launch_grad(&call);
     }
-    gpu_forward forward = {d, h->kernel, gpu_pick_decode(h->d), first, h->cut,
+    gpu_forward forward = {d, h->kernel, gpu_pick_decode(h->d, h->units), first, h->cut,
         s->device + p->out + p->out_bytes, to, {}, 0};
     forward.lay = gpu_lay_of(d, &h->cut, forward.decode != NULL);
     return gpu_launch(&forward);
@@ -8803,7 +9685,8 @@ static attn_status gpu_run_host_append(
         const float *q = (const float *)(void *)(x->out + (l.rotated - l.in_bytes));
         const attn_desc left = gpu_after_append(d, after, q);
         gpu_exchange_all(d, &l, x->out);
-        const gpu_host_call call = {&left, NULL, kernel, NULL, gpu_cut_of(&left, device)};
+        const gpu_host_call call = {
+            &left, NULL, kernel, NULL, gpu_cut_of(&left, device), device->units};
         st = gpu_run_host(&call, plan);
         if (st) gpu_exchange_all(d, &l, x->out);
     }
@@ -8872,7 +9755,7 @@ static attn_status gpu_plan(void *user, const attn_desc *d, const attn_grad *g, 
     plan->threads = plan->splits = 1;
     if (!g) {
         const gpu_cut cut = gpu_cut_of(d, &device);
-        const gpu_decode_kernel *decode = gpu_pick_decode_after(d);
+        const gpu_decode_kernel *decode = gpu_pick_decode_after(d, device.units);
         plan->splits = gpu_parts_of(cut, (int32_t)d->q_len, (int32_t)d->kv_len);
         if (plan->splits > 1 && d->q_len <= GPU_FEW_ROWS && decode) plan->kernel = decode->name;
     }
@@ -8895,8 +9778,8 @@ static attn_status gpu_run(
         if (d->flags & ATTN_DEVICE) s = gpu_run_device(d, g, kernel, &device, plan);
         else if (gpu_has_append(d)) s = gpu_run_host_append(d, kernel, &device, plan);
         else {
-            const gpu_host_call call = {
-                d, g, kernel, g ? gpu_pick_grad(d, g, device.units) : NULL, gpu_cut_of(d, &device)};
+            const gpu_host_call call = {d, g, kernel, g ? gpu_pick_grad(d, g, device.units) : NULL,
+                gpu_cut_of(d, &device), device.units};
             s = gpu_run_host(&call, plan);
         }
     }

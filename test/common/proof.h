@@ -69,6 +69,7 @@ typedef struct proof_case {
     attn_desc d;
     attn_grad g;
     int backward, accumulate;                            /* ATTN_ACCUMULATE is set in backward calls only */
+    int plain;                                           /* proof_draw_plain */
     int own_types;                                       /* q, k, v, o and the gradients: each a type of its own */
     int overflow;                                        /* an extent beyond 2^40 elements: nothing was bound */
     uint64_t features, data;                             /* data: state of the generator of values */
@@ -542,7 +543,7 @@ SHARED void proof_stride_of(proof_case *c, proof_rng *r, int64_t stride[3], int3
     if (kind == 9) stride[which] = ATTN_BROADCAST, c->features |= PROOF_BROADCAST;
 }
 SHARED void proof_stride(proof_case *c, proof_rng *r, int64_t stride[3], int32_t *layout, proof_view w, int output) {
-    proof_stride_of(c, r, stride, layout, w, output, 1);
+    proof_stride_of(c, r, stride, layout, w, output || c->plain, c->plain ? 8 : 1);
 }
 SHARED void proof_score_stride(proof_case *c, proof_rng *r, attn_in *x, int plain) {
     const attn_desc *d = &c->d;
@@ -608,6 +609,8 @@ SHARED void proof_draw_many(proof_case *c, proof_rng *r, int64_t cap) {
         else return;
     }
 }
+/* Of 100 descriptions, so many have few rows and many keys. */
+SHARED int proof_long_percent = 10;
 SHARED void proof_draw_shape(proof_case *c, proof_rng *r, int64_t cap) {
     attn_desc *d = &c->d;
     static const int64_t common[] = {16, 32, 40, 64, 64, 64, 80, 96, 128, 128, 128, 160, 192, 256};
@@ -627,7 +630,7 @@ SHARED void proof_draw_shape(proof_case *c, proof_rng *r, int64_t cap) {
     d->kv_len = proof_chance(r, 30) ? d->q_len : proof_length(r);
     if (d->q_len < 0) d->q_len = 0;
     if (d->kv_len < 0) d->kv_len = 0;
-    if (proof_chance(r, 10)) {                           /* several key blocks, and key splits where there are few rows */
+    if (proof_chance(r, proof_long_percent)) {           /* several key blocks, and key splits where there are few rows */
         d->kv_len = proof_int(r, 300, proof_chance(r, 50) ? 1200 : 5000);
         d->q_len = proof_chance(r, 50) ? 1 : proof_int(r, 1, 24);
         d->heads = proof_kv_heads(d) * proof_int(r, 1, 2), d->batch = proof_int(r, 1, 2);
@@ -841,6 +844,25 @@ SHARED void proof_draw_masks(proof_case *c, proof_rng *r, proof_draw *draw, int 
     d->bias = d->mask = none, d->softcap = d->dropout = 0, draw->alibi = draw->sink = 0;
     c->features &= ~(PROOF_SOFTCAP | PROOF_BIAS | PROOF_MASK | PROOF_ALIBI | PROOF_SINK | PROOF_DROPOUT);
 }
+/* Of 100 descriptions without codes and append, so many are what kernels of matrix units are fastest at, which is seldom drawn
+ * otherwise: one type of 16 bits, dims of multiples of 8, rows that begin at 16 bytes, no masks but ranges; so many of them keep their masks. */
+SHARED int proof_plain_percent, proof_masked_percent = 0;
+SHARED void proof_draw_plain(proof_case *c, proof_rng *r, proof_draw *draw) {
+    attn_desc *d = &c->d;
+    const attn_in none = {0};
+    c->plain = 1, c->own_types = 0;
+    d->head_dim = d->head_dim > 256 ? 128 : (d->head_dim + 7) / 8 * 8;
+    d->v_dim = d->v_dim > 256 ? 128 : (d->v_dim + 7) / 8 * 8;
+    d->q.dtype = d->k.dtype = d->v.dtype = d->o.dtype = proof_type16 ? proof_type16 : proof_chance(r, 50) ? ATTN_F16 : ATTN_BF16;
+    if (!proof_masked_percent || !proof_chance(r, proof_masked_percent)) {
+        d->bias = d->mask = none, d->softcap = 0, draw->alibi = draw->sink = 0;
+        c->features &= ~(PROOF_SOFTCAP | PROOF_BIAS | PROOF_MASK | PROOF_ALIBI | PROOF_SINK);
+    }
+    d->dropout = 0;
+    c->features &= ~(PROOF_DROPOUT | PROOF_F32 | PROOF_F16 | PROOF_BF16 | PROOF_F64 | PROOF_MIXED | PROOF_O_OTHER | PROOF_VDIM | PROOF_WIDE);
+    if (proof_v_dim(d) != d->head_dim) c->features |= PROOF_VDIM;
+    proof_type_features(c);
+}
 /* A packed QKV buffer, where all three can live in one. */
 SHARED int proof_draw_qkv(proof_case *c, proof_rng *r, int kind) {
     attn_desc *d = &c->d;
@@ -861,7 +883,7 @@ SHARED int proof_draw_qkv(proof_case *c, proof_rng *r, int kind) {
 }
 /* Strides of t are multiples of it; in a decode rows of powers of 2 stay within their planes. */
 SHARED int64_t proof_unit(const proof_case *c, const attn_in *t, int64_t dim) {
-    return is_blocks(t->dtype) ? 32 : t->dtype != ATTN_INT16 ? 1 : c->features & PROOF_FEW ? dim : 16;
+    return c->plain ? 8 : is_blocks(t->dtype) ? 32 : t->dtype != ATTN_INT16 ? 1 : c->features & PROOF_FEW ? dim : 16;
 }
 /* One case. cap bounds batch * heads * q * k * (D + Dv). */
 SHARED void proof_make(proof_case *c, proof_rng *r, int64_t cap) {
@@ -876,10 +898,11 @@ SHARED void proof_make(proof_case *c, proof_rng *r, int64_t cap) {
     c->backward = kind <= 2 && !quantised && !d->append.len && proof_chance(r, 60);
     proof_draw_types(c, r, quantised);
     proof_draw_masks(c, r, &draw, c->backward);
+    if (proof_plain_percent && !quantised && !d->append.len && proof_chance(r, proof_plain_percent)) proof_draw_plain(c, r, &draw);
     draw.qkv = proof_draw_qkv(c, r, kind);
     const int64_t dv = proof_v_dim(d);
     if (!draw.qkv) {
-        int fixed = d->append.len > 0;                   /* a cache that is written has the strides of an output */
+        int fixed = d->append.len > 0 || c->plain;       /* a cache that is written has the strides of an output */
         proof_stride(c, r, d->q.stride, &d->q.layout, proof_rows_view(d, d->q.stride, 0, d->head_dim), 0);
         proof_stride_of(c, r, d->k.stride, &d->k.layout, proof_kv_view(d, d->k.stride, 0, d->head_dim), fixed, proof_unit(c, &d->k, d->head_dim));
         proof_stride_of(c, r, d->v.stride, &d->v.layout, proof_kv_view(d, d->v.stride, 0, dv), fixed, proof_unit(c, &d->v, dv));

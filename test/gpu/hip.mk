@@ -17,14 +17,14 @@ HIP_DEFINES_gfx1201 = $(HIP_PIECES)
 # What hip-report measures is built as users build it.
 HIP_UNCUT           = gfx90a gfx1201
 # NVIDIA's mma.sync and wgmma, emulated lane by lane: no chips of their own, and slow; sm80f16d64 and its like, of CI, have kernels of one type and half the dims
-HIP_EMULATED        = sm80 sm80f16d64 sm80f16d128 sm90 sm90f16d64 sm90f16d128
+HIP_EMULATED        = sm80 sm80f16d64 sm80f16d128 sm90 sm90f16d64 sm90f16d128 sm90bf16d64 sm90bf16d128
 HIP_EMULATE         = test/gpu/hip_emulate.h
 # what test/gpu/hip_rows.py keeps of the table: all where there is none
-$(foreach d,d64 d128,$(eval HIP_ROWS_sm80f16$(d) = f16 units $(d))$(eval HIP_ROWS_sm90f16$(d) = f16 wgmma $(d)))
+$(foreach d,d64 d128,$(eval HIP_ROWS_sm80f16$(d) = f16 units $(d))$(foreach t,f16 bf16,$(eval HIP_ROWS_sm90$(t)$(d) = $(t) wgmma $(d))))
 HIP_ROWS_sm90       = both wgmma
 # wgmma: late in one, at once in the other; with carries and parts every few tiles
 HIP_DEFINES_sm90f16d64 = '-DGPU_UNITS=(UNIT_SM80|UNIT_SM90)' -DGPU_CARRY_KEYS=128 -DGPU_PART_KEYS=64
-HIP_DEFINES_sm90f16d128 = $(HIP_DEFINES_sm90f16d64)
+$(foreach x,sm90f16d128 sm90bf16d64 sm90bf16d128,$(eval HIP_DEFINES_$(x) = $$(HIP_DEFINES_sm90f16d64)))
 HIP_DEFINES_sm90    = $(HIP_DEFINES_sm90f16d64) -DHIP_EMULATE_EARLY
 # Calls that test/gpu/hip_wrap.c counts and makes fail.
 HIP_WRAPPED = hipMalloc hipHostMalloc hipMallocAsync hipHostRegister hipStreamCreate hipStreamCreateWithFlags hipEventCreate \
@@ -91,3 +91,34 @@ build/hip/mpi_test.o: test/mpi/mpi_test.c test/mpi/mpi_device.h $(HIP_H)
 	mpicc $(MPI_FLAGS) -D__HIP_PLATFORM_AMD__ -DMPI_DEVICE -c $< -o $@
 # what every chip's programs are linked with: test/gpu/hip.sh run builds the rest, a chip beside another
 hip-objects: hipsim build/plain/impl.o $(HIP_PROGRAMS:%=build/hip/%.o) build/hip/hip_wrap.o
+
+# On an NVIDIA GPU: the same programs built by nvcc, of one architecture each (sm_80: mma.sync; sm_90a: wgmma too). test/gpu/cuda.sh runs them.
+CUDA_CHIPS = sm_80 sm_90 sm_90a
+CUDA_NVCC  = $(or $(shell command -v nvcc),/usr/local/cuda/bin/nvcc)
+CUDA_HOME  = $(patsubst %/,%,$(dir $(patsubst %/,%,$(dir $(realpath $(CUDA_NVCC))))))
+CUDA_CC    = $(CC) -O2 $(STRICT) -Itest/gpu/cuda -isystem $(CUDA_HOME)/include
+# what hip_wrap.c stands before, by CUDA's names
+CUDA_WRAPPED = $(subst cudaHostFree,cudaFreeHost,$(subst cudaHostMalloc,cudaHostAlloc,$(HIP_WRAPPED:hip%=cuda%)))
+## test-cuda     the GPU backend on an NVIDIA GPU: CHIP=sm_90a, or of another architecture; needs nvcc and that GPU
+.PHONY: test-cuda
+test-cuda:
+	@test/gpu/cuda.sh $(or $(CHIP),sm_90a)
+build/cuda/%.o: test/gpu/%.c test/gpu/cuda/hip/hip_runtime_api.h $(HIP_H)
+	@mkdir -p $(@D)
+	$(CUDA_CC) -fPIC -c $< -o $@
+build/cuda/impl.o: test/common/impl.c attn.h
+	@mkdir -p $(@D)
+	$(CC) -O2 $(STRICT) -fPIC -c $< -o $@
+define CUDA_RULES
+build/cuda/$(1)/%.o: %.c attn.h
+	@mkdir -p $$(@D)
+	$$(CUDA_NVCC) -x cu -O3 -std=c++17 -gencode arch=compute_$(1:sm_%=%),code=$(1) -Xcompiler -fPIC -Xptxas -v -I. -c $$< -o $$@ >$$@.log 2>&1 || { cat $$@.log; exit 1; }
+build/cuda/$(1)/hip_fault.o: test/gpu/hip_fault.c test/gpu/cuda/hip/hip_runtime_api.h
+	@mkdir -p $$(@D)
+	$$(CUDA_NVCC) -x cu -gencode arch=compute_$(1:sm_%=%),code=$(1) -Itest/gpu/cuda -c $$< -o $$@
+build/cuda/$(1)/hip_unit build/cuda/$(1)/hip_grid: build/cuda/$(1)/%: build/cuda/%.o build/cuda/hip_wrap.o build/cuda/impl.o build/cuda/$(1)/hip_fault.o build/cuda/$(1)/attn_hip.o
+	$$(CUDA_NVCC) -arch=$(1) $$^ -o $$@ -Xcompiler -pthread $$(CUDA_WRAPPED:%=-Xlinker --wrap=%) -lcmocka -lm
+build/cuda/$(1)/libhip_torch.so: build/cuda/hip_torch.o build/cuda/impl.o build/cuda/$(1)/attn_hip.o
+	$$(CUDA_NVCC) -arch=$(1) -shared $$^ -o $$@ -Xcompiler -pthread -lm
+endef
+$(foreach c,$(CUDA_CHIPS),$(eval $(call CUDA_RULES,$(c))))

@@ -38,7 +38,7 @@ folder() {
     local types=(f16 bf16) dims=(d64 d128) turn=$turn
     if [ "${2:-}" = full ]; then echo "$1"; return; fi
     case $1 in gfx942|gfx1201|sm90) turn=$((turn ^ 3)) ;; esac
-    case $1 in sm*) types=(f16 f16) ;; esac
+    case $1 in sm80) types=(f16 f16) ;; esac
     echo "$1${types[turn % 2]}${dims[turn / 2 % 2]}"
 }
 # label, program and its arguments: adds the program's totals, its log is shown where it failed
@@ -61,7 +61,7 @@ same_bits() { # what it means that the last hash is not $first
     else failed=$((failed + 1)); echo "FAIL $chip: $1"; fi
 }
 run_chip() { # chip, full or nothing
-    local count=270 few=36 backward=80 bits=22 seed first order proof grid type= dims= half=
+    local count=270 few=36 backward=200 bits=22 seed first order proof grid type= dims= half=
     chip=$(folder "$1" "${2:-}")
     if [ "$chip" != "$1" ]; then type=${chip#"$1"} dims=d${chip##*d} type=${type%d*}; fi
     grid="build/hip/$chip/hip_grid --type $type"
@@ -105,22 +105,31 @@ in_two_orders() { # label, program and its arguments: the same bits
     done
 }
 run_emulated() { # full or nothing; a product takes a thousand instructions
-    local proof="HIPSIM_ARCH=gfx1100 HIPSIM_POISON=1 HIPSIM_MAX_INST=1000000000 HIP_EMULATED=1" count=180 few=30 backward=150 scalar=--scalar first type=
-    chip=$(folder sm80 "${1:-}")
+    local proof="HIPSIM_ARCH=gfx1100 HIPSIM_POISON=1 HIPSIM_MAX_INST=1000000000 HIP_EMULATED=1" count=180 few=30 backward=150 scalar=--scalar first type= grid tests
+    chip=$(folder sm80 "${1:-}") grid=build/hip/$chip/hip_grid
     if [ "${1:-}" = full ]; then count=3000 few=600 backward=600 scalar=; else type=f16; fi
-    make -s build/hip/$chip/hip_grid build/hip/$chip/hip_unit || exit 1
+    make -s $grid build/hip/$chip/hip_unit || exit 1
     for tests in small_weights '*_scores'; do add "$tests" $proof HIP_TYPE=$type build/hip/$chip/hip_unit "$tests"; done
     [ -z "${1:-}" ] || add "gradients" $proof build/hip/$chip/hip_unit 'backward16_*'
-    add "forward" $proof build/hip/$chip/hip_grid --count $count --cost 18 --seed $((600 + turn * 1000)) $scalar
-    in_two_orders "forward" $proof build/hip/$chip/hip_grid --count $few --cost 18 --seed $((602 + turn * 1000)) $scalar
-    in_two_orders "backward" $proof build/hip/$chip/hip_grid --backward --count $backward --cost 16 --seed $((601 + turn * 1000)) $scalar
+    add "forward" $proof $grid --count $count --cost 18 --seed $((600 + turn * 1000)) $scalar
+    add "few rows" $proof $grid --few ${type:+--type $type} --count $((few * 5)) --cost 18 --seed $((604 + turn * 1000)) $scalar
+    in_two_orders "forward" $proof $grid --count $few --cost 18 --seed $((602 + turn * 1000)) $scalar
+    in_two_orders "backward" $proof $grid --backward --count $backward --cost 16 --seed $((601 + turn * 1000)) $scalar
     # wgmma, with more LDS than the chip that runs it has
     chip=$(folder sm90 "${1:-}") count=120 proof="$proof HIPSIM_LDS=262144"
+    [ "${1:-}" = full ] || type=${chip#sm90} type=${type%d*}
+    grid="build/hip/$chip/hip_grid ${type:+--type $type} --scalar"
     [ "${1:-}" != full ] || count=3000
-    make -s build/hip/$chip/hip_grid || exit 1
-    add "forward" $proof build/hip/$chip/hip_grid --count $count --cost 18 --seed $((600 + turn * 1000)) --scalar
-    if grep -q '_wgmma [0-9]' "build/hip/$chip/log"; then passed=$((passed + 1)); else failed=$((failed + 1)); echo "FAIL $chip: no kernel on wgmma ran"; fi
-    in_two_orders "forward" $proof build/hip/$chip/hip_grid --count $few --cost 18 --seed $((602 + turn * 1000)) --scalar
+    make -s build/hip/$chip/hip_grid build/hip/$chip/hip_unit || exit 1
+    add "forward" $proof $grid --count $count --cost 18 --seed $((600 + turn * 1000))
+    ran _wgmma
+    in_two_orders "forward" $proof $grid --count $few --cost 18 --seed $((602 + turn * 1000))
+    in_two_orders "backward" $proof $grid --backward --count $backward --cost 17 --seed $((603 + turn * 1000))
+    ran _wgmma_backward
+    for tests in backward16_spoiled backward16_mean; do add "$tests" $proof HIP_TYPE=$type build/hip/$chip/hip_unit $tests; done
+}
+ran() { # what the names of some kernels that ran end in
+    if grep -q "$1 [0-9]" "build/hip/$chip/log"; then passed=$((passed + 1)); else failed=$((failed + 1)); echo "FAIL $chip: no kernel $1 ran"; fi
 }
 
 compiled() { # label, command...: a build that is not run
@@ -161,7 +170,7 @@ compile_only() { # full or nothing: a unit of all kernels takes two minutes of -
     # the products of wgmma as ptxas sees them, which must not put them one after the other
     if [ -z "$nvcc" ]; then absent "no nvcc on the path, kernels on wgmma"
     elif [ $how = parsed ]; then
-        python3 test/gpu/hip_rows.py f16 plain >build/hip/wgmma.c
+        python3 test/gpu/hip_rows.py $([ $((turn % 2)) = 0 ] && echo f16 || echo bf16) plain >build/hip/wgmma.c
         how=compiled compiled "sm_90a, plain kernels on wgmma" $nvcc -x cu -O3 -cubin -std=c++17 -arch=sm_90a -I. build/hip/wgmma.c -o build/hip/other.o
         one_after_the_other
     fi

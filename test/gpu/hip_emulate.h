@@ -86,9 +86,17 @@ template <bool TRANSPOSED> __device__ static __forceinline__ void gpu_ldmatrix(u
     x[3] = four.w;
 }
 
+/* "movmatrix": element (r, c) of the input is half c % 2 of lane 4 r + c / 2. */
+__device__ static __forceinline__ uint32_t gpu_turned(uint32_t two) {
+    const uint32_t row = hip_emulate_lane() / 4, column = hip_emulate_lane() % 4 * 2;
+    const uint32_t first = hip_emulate_read(two, 4 * column + row / 2), second = hip_emulate_read(two, 4 * (column + 1) + row / 2);
+    return row % 2 ? first >> 16 | (second & 0xffff0000u) : (first & 0xffffu) | second << 16;
+}
+
 /* All that is under way arrives at wait(): the kernels know no other group. */
 struct gpu_copies {
-    uint32_t first = ~0u, end = 0;                          /* of LDS: what was written, and products might not see */
+    enum { GRAIN = 2048 };                                  /* of LDS, 16 rows of a panel: a bit for each that was written, and products might not see */
+    uint32_t dirty[4] = {0, 0, 0, 0};
 #if !defined(HIP_EMULATE_EARLY)
     enum { MOST = 96 };
     int32_t count = 0;
@@ -98,8 +106,7 @@ struct gpu_copies {
     __device__ void store(char *to_lds, uint4 x) {
         const uint32_t at = (uint32_t)(uintptr_t)(__attribute__((address_space(3))) char *)to_lds;
         *(uint4 *)to_lds = x;
-        first = min(first, at);
-        end = max(end, at + 16);
+        dirty[at / GRAIN / 32] |= 1u << at / GRAIN % 32;
     }
     __device__ void now(char *to_lds, const char *from_memory) {
         const uint4 zero = make_uint4(0, 0, 0, 0);
@@ -134,8 +141,9 @@ typedef __attribute__((address_space(3))) const char *hip_lds;
 typedef __attribute__((address_space(5))) float hip_private_float;
 typedef __attribute__((address_space(5))) const uint32_t hip_private_word;
 __device__ static __forceinline__ uint32_t hip_swizzled(uint32_t at) { return at ^ (at >> 7 & 7) << 4; }
-template <int DTYPE, int TRANSPOSED> __device__ static __attribute__((noinline)) void hip_emulate_wgmma(
-    hip_private_float *c, hip_private_word *a, uint64_t b, bool add) {
+/* LEFT_LDS: a is a descriptor of 64 rows as well, K-major. */
+template <int DTYPE, int TRANSPOSED, int LEFT_LDS> __device__ static __attribute__((noinline)) void hip_emulate_wgmma(
+    hip_private_float *c, hip_private_word *a, uint64_t left_lds, uint64_t b, bool add) {
     typedef uint32_t words8 __attribute__((ext_vector_type(8)));
     typedef float float8 __attribute__((ext_vector_type(8)));
     typedef short short16 __attribute__((ext_vector_type(16)));
@@ -145,6 +153,11 @@ template <int DTYPE, int TRANSPOSED> __device__ static __attribute__((noinline))
     words8 left;
     #pragma unroll
     for (uint32_t w = 0; w < 8; w++) {
+        if (LEFT_LDS) {
+            const uint32_t m = threadIdx.x / 32 % 4 * 16 + lane % 16, rows = (uint32_t)(left_lds & 0x3fff) << 4, of_eight = (uint32_t)(left_lds >> 32 & 0x3fff) << 4;
+            left[w] = *(const __attribute__((address_space(3))) uint32_t *)(uintptr_t)hip_swizzled(rows + m % 8 * 128 + m / 8 * of_eight + 4 * w);
+            continue;
+        }
         const uint32_t from = 4 * (lane % 8) + w % 4, low = hip_emulate_read(a[w / 4 * 2], from), high = hip_emulate_read(a[w / 4 * 2 + 1], from);
         left[w] = lane & 8 ? high : low;
     }
@@ -190,25 +203,40 @@ struct gpu_wgmma : gpu_copies {
     enum { MOST_PRODUCTS = 64 };
     struct product {
         hip_private_float *c;
-        hip_private_word *a;
-        uint64_t b;
-        int32_t how;
+        hip_private_word *a;                               /* NULL: in LDS */
+        uint64_t left_lds, b;
+        int32_t how, commit;                               /* the commits before its own */
     } product[MOST_PRODUCTS];
-    int32_t products = 0;
+    int32_t products = 0, commits = 0;
     uint32_t issued = 0;
     bool fenced = false, open = false;
     __device__ static uint32_t address(const char *in_lds) { return (uint32_t)(uintptr_t)(hip_lds)in_lds; }
-    __device__ void publish() { first = ~0u, end = 0; }
+    __device__ void publish() { dirty[0] = dirty[1] = dirty[2] = dirty[3] = 0; }
     template <class... R> __device__ __forceinline__ void fence(R &...) { fenced = true; }
     template <int DTYPE> __device__ static void make(const struct product &x) {
-        if (x.how & 2) hip_emulate_wgmma<DTYPE, 1>(x.c, x.a, x.b, x.how & 1);
-        else hip_emulate_wgmma<DTYPE, 0>(x.c, x.a, x.b, x.how & 1);
+        if (x.how & 2) hip_emulate_wgmma<DTYPE, 1, 0>(x.c, x.a, 0, x.b, x.how & 1);
+        else if (x.how & 8) hip_emulate_wgmma<DTYPE, 0, 1>(x.c, x.a, x.left_lds, x.b, x.how & 1);
+        else hip_emulate_wgmma<DTYPE, 0, 0>(x.c, x.a, 0, x.b, x.how & 1);
     }
     template <int DTYPE, int TRANSPOSED> __device__ __forceinline__ void mma(float (*c)[4], const uint32_t (&a)[4], uint64_t b, bool add) {
-        const uint32_t at = (uint32_t)(b & 0x3fff) << 4;   /* the next stage may be on its way in */
-        if ((at >= first && at < end) || !fenced || products == MOST_PRODUCTS) __builtin_trap();
-        const struct product x = {(hip_private_float *)&c[0][0], (hip_private_word *)&a[0], b, add | TRANSPOSED << 1 | (DTYPE == ATTN_F16) << 2};
-        issued = issued * 31 + (uint32_t)b + add;
+        const struct product x = {(hip_private_float *)&c[0][0], (hip_private_word *)&a[0], 0, b, add | TRANSPOSED << 1 | (DTYPE == ATTN_F16) << 2, commits};
+        begin<DTYPE>(x);
+    }
+    template <int DTYPE> __device__ __forceinline__ void mma_lds(float (*c)[4], uint64_t a, uint64_t b, bool add) {
+        const struct product x = {(hip_private_float *)&c[0][0], (hip_private_word *)0, a, b, add | (DTYPE == ATTN_F16) << 2 | 8, commits};
+        if (a >> 62 != 1 || (a >> 49 & 7) || (a >> 3 & 7) || unpublished(a, 4)) __builtin_trap();
+        begin<DTYPE>(x);
+    }
+    /* Of `grains` from the descriptor's first row on; the next stage may be on its way in. */
+    __device__ bool unpublished(uint64_t rows, uint32_t grains) const {
+        const uint32_t from = ((uint32_t)(rows & 0x3fff) << 4) / GRAIN;
+        for (uint32_t n = from; n < from + grains; n++)
+            if (dirty[n / 32 & 3] >> n % 32 & 1) return true;
+        return false;
+    }
+    template <int DTYPE> __device__ __forceinline__ void begin(const struct product &x) {
+        if (unpublished(x.b, x.how & 2 ? 1 : 4) || !fenced || products == MOST_PRODUCTS) __builtin_trap();
+        issued = issued * 31 + (uint32_t)x.b + (uint32_t)x.left_lds + (x.how & 1);
         open = true;
 #if defined(HIP_EMULATE_EARLY)
         make<DTYPE>(x);
@@ -216,14 +244,17 @@ struct gpu_wgmma : gpu_copies {
         product[products++] = x;
 #endif
     }
-    __device__ void commit_products() { fenced = false; }
-    template <class... R> __device__ __forceinline__ void wait_products(R &...) { arrive(); }
-    __device__ __attribute__((noinline)) void arrive() {
+    __device__ void commit_products() { fenced = false, commits++; }
+    /* LEFT: of how many commits the products are still under way: as many as may be. */
+    template <int LEFT = 0, class... R> __device__ __forceinline__ void wait_products(R &...) { arrive(commits - LEFT); }
+    __device__ __attribute__((noinline)) void arrive(int32_t before) {
+        int32_t left = 0;
         for (int32_t n = 0; n < products; n++)
-            if (product[n].how & 4) make<ATTN_F16>(product[n]);
+            if (product[n].commit >= before) product[left++] = product[n];
+            else if (product[n].how & 4) make<ATTN_F16>(product[n]);
             else make<ATTN_BF16>(product[n]);
-        products = 0;
-        open = false;
+        products = left;
+        open = left != 0;
     }
     __device__ ~gpu_wgmma() {
         const uint32_t warp = threadIdx.x / 32, lane = threadIdx.x % 32;

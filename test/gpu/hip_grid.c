@@ -1,7 +1,7 @@
 /* hip_grid.c - backend "hip" on random valid descriptions, against the reference, element by element by the rule.
  *
  *   hip_grid [--count N] [--seed S] [--case I] [--cost BITS] [--seconds T] [--where host|device|both|mixed] [--backend NAME]
- *            [--hash] [--stop] [--scalar] [--type f16|bf16] [--backward] [--verbose]
+ *            [--hash] [--stop] [--scalar] [--type f16|bf16] [--backward] [--few] [--verbose]
  *
  * Case I of seed S is always the same description (proof_make), whatever runs before it; --cost bounds its size as in grid.c. It
  * goes in by host pointers, or by device pointers on a stream, or by both, which must agree bit for bit. What the backend does
@@ -11,7 +11,8 @@
  * line `repeat:` is a command that runs that case alone. --hash prints a hash over all bits that came out: it must not depend on
  * HIPSIM_ORDER. --stop ends after the first failure. --scalar lets any case run on the scalar kernel. --type says that there are
  * matrix kernels for that type of 16 bits alone (hip_rows.py): what is drawn of the other is of that; HIP_DIMS, of which dims (hip.h). --backward runs the
- * gradients of the descriptions that have some, from the reference's o and lse, and passes over the others. */
+ * gradients of the descriptions that have some, from the reference's o and lse, and passes over the others. --few draws few rows and many keys alone,
+ * most as kernels of few rows want them, half of those with masks. */
 #define _GNU_SOURCE
 #include "hip.h"
 #include <signal.h>
@@ -26,7 +27,7 @@ typedef struct run_opts {
     uint64_t seed;
     int64_t count, only, cost;
     double seconds;
-    int where, verbose, hash, stop, scalar, backward;
+    int where, verbose, hash, stop, scalar, backward, few;
     const char *backend, *self;
 } run_opts;
 
@@ -47,7 +48,7 @@ static void repeat(const run_opts *o, int64_t index, int where) {
     printf("  repeat:");
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
         if (getenv(names[i]) && *getenv(names[i])) printf(" %s=%s", names[i], getenv(names[i]));
-    printf(" %s%s%s --seed %llu --case %lld --cost %lld --where %s --verbose\n", o->self, o->backward ? " --backward" : "", type_name[proof_type16], (unsigned long long)o->seed, (long long)index,
+    printf(" %s%s%s%s --seed %llu --case %lld --cost %lld --where %s --verbose\n", o->self, o->backward ? " --backward" : "", o->few ? " --few" : "", type_name[proof_type16], (unsigned long long)o->seed, (long long)index,
            (long long)o->cost, where_name[where]);
 }
 static void fail(const run_opts *o, int64_t index, int where, const char *what) {
@@ -244,7 +245,7 @@ static void run_from(const run_opts *o, double end) {
 }
 
 int main(int argc, char **argv) {
-    run_opts o = {1, 300, -1, 20, 0, WHERE_MIXED, 0, 0, 0, 0, 0, "hip", argv[0]};
+    run_opts o = {1, 300, -1, 20, 0, WHERE_MIXED, 0, 0, 0, 0, 0, 0, "hip", argv[0]};
     for (int i = 1; i < argc; i++) {
         const char *value = i + 1 < argc ? argv[i + 1] : "";
         if (!strcmp(argv[i], "--verbose")) o.verbose = 1;
@@ -252,6 +253,7 @@ int main(int argc, char **argv) {
         else if (!strcmp(argv[i], "--stop")) o.stop = 1;
         else if (!strcmp(argv[i], "--scalar")) o.scalar = 1;
         else if (!strcmp(argv[i], "--backward")) o.backward = 1;
+        else if (!strcmp(argv[i], "--few")) o.few = 1;
         else if (!strcmp(argv[i], "--type")) proof_type16 = strcmp(value, "bf16") ? ATTN_F16 : ATTN_BF16, i++;
         else if (!strcmp(argv[i], "--seed")) o.seed = strtoull(value, NULL, 0), i++;
         else if (!strcmp(argv[i], "--count")) o.count = atoll(value), i++;
@@ -266,6 +268,9 @@ int main(int argc, char **argv) {
     }
     proof_mixed_percent = o.backward ? 0 : 15;          /* a backward wants one type for q, k and v */
     proof_planes_percent = 0;                            /* declined */
+    proof_plain_percent = o.backward ? 50 : 25;
+    proof_long_percent = o.backward ? 10 : 25;           /* keys in parts, and kernels of few rows */
+    if (o.few) proof_long_percent = 100, proof_plain_percent = 80, proof_masked_percent = 50;
     if (o.cost < 10 || o.cost > 40) { fprintf(stderr, "hip_grid: --cost is a number of bits from 10 to 40\n"); return 2; }
     setvbuf(stdout, NULL, _IOLBF, 0);
     shared = (struct shared *)mmap(NULL, sizeof *shared, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);

@@ -17,7 +17,7 @@ def without(text, *lists):
 
 def without_dtype(text, dtype):
     """The table without the rows of a type of 16 bits."""
-    return re.sub(rf'GPU_ROWS_(?:(?:GRAD_)?16_\w+|W?G?MMA(?:32)?)\("{dtype}",(?: UNIT_\w+,)? ATTN_{dtype.upper()}[^)]*\)', "", text)
+    return re.sub(rf'GPU_ROWS_(?:(?:GRAD_)?16_\w+|(?:GRAD_|DECODE_)?W?G?MMA(?:32)?)\("{dtype}",(?: UNIT_\w+,)? ATTN_{dtype.upper()}[^)]*\)', "", text)
 
 
 def without_dims(text, *dims):
@@ -25,8 +25,9 @@ def without_dims(text, *dims):
     inner = r"(?:[^()]|\([^()]*\))*\)"
     for d in dims:
         text = re.sub(rf'GPU_ROWS_(?:GRAD_)?16_D\(name, UNIT\w*, DTYPE, {d},{inner}|GPU_ROWS_M?FMA32\({d},{inner}'
-                      rf'|GPU_ROWS_GRAD_F32_D\(UNIT, unit "_" dtype "_d{d}",{inner}|GPU_ROW_DECODE\("decode_[^\\\n(]*_d{d}",{inner}'
-                      rf'|GPU_ROW_MMA\("flash_" name "_d{d}(?:_\w+)?",{inner}|GPU_ROWS_WGMMA_D\("flash_" name "_d{d}_wgmma",{inner}', "", text)
+                      rf'|GPU_ROWS_GRAD_F32_D\(UNIT, unit "_" dtype "_d{d}",{inner}|GPU_ROW_DECODE(?:_MMA)?\("decode_[^\\\n(]*_d{d}(?:_mma)?",{inner}'
+                      rf'|GPU_ROW_MMA\("flash_" name "_d{d}(?:_\w+)?",{inner}|GPU_ROWS_WGMMA_D\("flash_" name "_d{d}_wgmma",{inner}'
+                      rf'|GPU_ROW_GRAD_WGMMA\(name "_d{d}",{inner}', "", text)
     return re.sub(r"(?:[ ]*\\\n[ ]*)+(?=\n(?:#|/\*|\n))", "", text)      # a list does not go on behind its last row
 
 
@@ -38,7 +39,7 @@ def only_units(text):
 def only_wgmma(text):
     """The table without mma.sync and gradients on it."""
     text = re.sub(r'GPU_ROWS_MMA(?:32)?\("b?f16", ATTN_B?F16\)', "", text)
-    return without(only_units(text), "BACKWARD_16")
+    return without(only_units(text), "BACKWARD_16", "DECODE_NV")
 
 
 def only_plain(text):

@@ -60,20 +60,25 @@ static hipError_t alive(hipError_t e, int change) {
     return e;
 }
 
+/* the linker's names of a call, which on CUDA is a macro */
+#define JOINED(a, b) a##b
+#define REAL(f) JOINED(__real_, f)
+#define WRAP(f) JOINED(__wrap_, f)
+
 /* PARAMETERS and ARGUMENTS are in parentheses. MAKE: one thing more is alive. DROP: one less; freeing NULL is not counted, and a
  * freeing call never fails. CALL: neither. */
 #define MAKE(f, PARAMETERS, ARGUMENTS, allocates) \
-    hipError_t __real_##f PARAMETERS; hipError_t __wrap_##f PARAMETERS; \
-    hipError_t __wrap_##f PARAMETERS { \
+    hipError_t REAL(f) PARAMETERS; hipError_t WRAP(f) PARAMETERS; \
+    hipError_t WRAP(f) PARAMETERS { \
         __atomic_add_fetch(&hip_allocations, allocates, __ATOMIC_RELAXED); \
-        return fails(#f) ? (hipError_t)hip_fail_error : alive(__real_##f ARGUMENTS, 1); \
+        return fails(#f) ? (hipError_t)hip_fail_error : alive(REAL(f) ARGUMENTS, 1); \
     }
 #define DROP(f, PARAMETERS, ARGUMENTS, what) \
-    hipError_t __real_##f PARAMETERS; hipError_t __wrap_##f PARAMETERS; \
-    hipError_t __wrap_##f PARAMETERS { return (what) && refused(#f) ? (hipError_t)hip_fail_error : alive(__real_##f ARGUMENTS, (what) ? -1 : 0); }
+    hipError_t REAL(f) PARAMETERS; hipError_t WRAP(f) PARAMETERS; \
+    hipError_t WRAP(f) PARAMETERS { return (what) && refused(#f) ? (hipError_t)hip_fail_error : alive(REAL(f) ARGUMENTS, (what) ? -1 : 0); }
 #define CALL(f, PARAMETERS, ARGUMENTS) \
-    hipError_t __real_##f PARAMETERS; hipError_t __wrap_##f PARAMETERS; \
-    hipError_t __wrap_##f PARAMETERS { return fails(#f) ? (hipError_t)hip_fail_error : __real_##f ARGUMENTS; }
+    hipError_t REAL(f) PARAMETERS; hipError_t WRAP(f) PARAMETERS; \
+    hipError_t WRAP(f) PARAMETERS { return fails(#f) ? (hipError_t)hip_fail_error : REAL(f) ARGUMENTS; }
 
 MAKE(hipMalloc, (void **p, size_t n), (p, n), 1)
 MAKE(hipHostMalloc, (void **p, size_t n, unsigned flags), (p, n, flags), 1)
@@ -93,15 +98,15 @@ CALL(hipMemcpy, (void *d, const void *s, size_t n, hipMemcpyKind k), (d, s, n, k
 CALL(hipMemcpyAsync, (void *d, const void *s, size_t n, hipMemcpyKind k, hipStream_t t), (d, s, n, k, t))
 CALL(hipMemcpy2DAsync, (void *d, size_t dp, const void *s, size_t sp, size_t w, size_t h, hipMemcpyKind k, hipStream_t t), (d, dp, s, sp, w, h, k, t))
 CALL(hipMemsetAsync, (void *p, int v, size_t n, hipStream_t t), (p, v, n, t))
-hipError_t __real_hipLaunchKernel(const void *f, dim3 g, dim3 b, void **a, size_t l, hipStream_t t);
-hipError_t __wrap_hipLaunchKernel(const void *f, dim3 g, dim3 b, void **a, size_t l, hipStream_t t);
-hipError_t __wrap_hipLaunchKernel(const void *f, dim3 g, dim3 b, void **a, size_t l, hipStream_t t) {
+hipError_t REAL(hipLaunchKernel)(const void *f, dim3 g, dim3 b, void **a, size_t l, hipStream_t t);
+hipError_t WRAP(hipLaunchKernel)(const void *f, dim3 g, dim3 b, void **a, size_t l, hipStream_t t);
+hipError_t WRAP(hipLaunchKernel)(const void *f, dim3 g, dim3 b, void **a, size_t l, hipStream_t t) {
     const uint64_t threads = (uint64_t)g.x * b.x;
     if (hip_capturing) launched(f, g, b, l);
     if (threads > UINT32_MAX || g.y > 65535 || g.z > 65535) return hipErrorInvalidValue;
     if (threads > hip_threads) hip_threads = threads;
     if (hip_dry) return hipSuccess;
-    return fails("hipLaunchKernel") ? (hipError_t)hip_fail_error : __real_hipLaunchKernel(f, g, b, a, l, t);
+    return fails("hipLaunchKernel") ? (hipError_t)hip_fail_error : REAL(hipLaunchKernel)(f, g, b, a, l, t);
 }
 CALL(hipStreamSynchronize, (hipStream_t t), (t))
 CALL(hipDeviceSynchronize, (void), ())
@@ -114,17 +119,17 @@ CALL(hipFuncGetAttributes, (struct hipFuncAttributes *a, const void *f), (a, f))
 
 /* ELSE: the same of devices that are not there (hip_devices). */
 #define DEVICE_CALL(f, PARAMETERS, ARGUMENTS, ELSE) \
-    hipError_t __real_##f PARAMETERS; hipError_t __wrap_##f PARAMETERS; \
-    hipError_t __wrap_##f PARAMETERS { \
+    hipError_t REAL(f) PARAMETERS; hipError_t WRAP(f) PARAMETERS; \
+    hipError_t WRAP(f) PARAMETERS { \
         if (fails(#f)) return (hipError_t)hip_fail_error; \
-        if (hip_devices < 0) return __real_##f ARGUMENTS; \
+        if (hip_devices < 0) return REAL(f) ARGUMENTS; \
         ELSE \
     }
 #define THERE(n, e) ((n) >= 0 && (n) < hip_devices ? (e) : hipErrorInvalidDevice)
 DEVICE_CALL(hipGetDeviceCount, (int *n), (n), *n = hip_devices; return hip_devices ? hipSuccess : hipErrorNoDevice;)
 DEVICE_CALL(hipSetDevice, (int n), (n), return THERE(n, (current = n, hipSuccess));)
 DEVICE_CALL(hipGetDevice, (int *n), (n), *n = current; return hipSuccess;)
-DEVICE_CALL(hipGetDeviceProperties, (hipDeviceProp_t *p, int n), (p, n), return THERE(n, __real_hipGetDeviceProperties(p, 0));)
-DEVICE_CALL(hipDeviceGetAttribute, (int *v, hipDeviceAttribute_t a, int n), (v, a, n), return THERE(n, __real_hipDeviceGetAttribute(v, a, 0));)
+DEVICE_CALL(hipGetDeviceProperties, (hipDeviceProp_t *p, int n), (p, n), return THERE(n, REAL(hipGetDeviceProperties)(p, 0));)
+DEVICE_CALL(hipDeviceGetAttribute, (int *v, hipDeviceAttribute_t a, int n), (v, a, n), return THERE(n, REAL(hipDeviceGetAttribute)(v, a, 0));)
 DEVICE_CALL(hipPointerGetAttributes, (hipPointerAttribute_t *a, const void *p), (a, hip_dry ? hip_dry : p),
-            hipError_t e = __real_hipPointerGetAttributes(a, p); a->device = hip_memory_device; return e;)
+            hipError_t e = REAL(hipPointerGetAttributes)(a, p); a->device = hip_memory_device; return e;)

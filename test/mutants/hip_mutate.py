@@ -4,7 +4,7 @@ usage: hip_mutate.py [--jobs N] [--list] [--every-chip] [--source FILE] [NAME ..
 
 A fault is a block of lines as in test/mutants/mutants.txt:
 
-    name | chips to try, in order (any: all four; sm80: the gradients of mma.sync, sm90: wgmma, emulated)
+    name | chips to try, in order (any: all four; sm80: the gradients of mma.sync, or its decode; sm90: the forward of wgmma, or its gradients: emulated)
     - text that occurs once in attn_hip.c, however its lines are broken
     + text in its place
 
@@ -43,13 +43,24 @@ KILL_GRADIENTS = [["hip_unit", "backward16_*"], ["hip_unit", "backward_*"],
                   ["hip_grid", "--backward", "--count", "400", "--cost", "18", "--seed", "503", "--stop", "--scalar", "HIPSIM_ORDER=random:1"]]
 # in those of wgmma
 KILL_WGMMA = [["hip_grid", "--count", "200", "--cost", "18", "--seed", "600", "--stop", "--scalar"],
-              ["hip_grid", "--count", "100", "--cost", "18", "--seed", "602", "--stop", "--scalar", "HIPSIM_ORDER=random:1", "HIPSIM_GLOBAL_RACES=1"]]
+              ["hip_grid", "--count", "100", "--cost", "18", "--seed", "602", "--stop", "--scalar", "HIPSIM_ORDER=random:1", "HIPSIM_GLOBAL_RACES=1"],
+              ["hip_grid", "--count", "1000", "--cost", "18", "--seed", "601", "--stop", "--scalar"]]
+# in those of wgmma's gradients
+KILL_GRAD_WGMMA = [["hip_grid", "--backward", "--count", "300", "--cost", "18", "--seed", "603", "--stop", "--scalar"],
+                   ["hip_unit", "backward16_spoiled"],
+                   ["hip_grid", "--backward", "--count", "150", "--cost", "18", "--seed", "605", "--stop", "--scalar", "HIPSIM_ORDER=random:1", "HIPSIM_GLOBAL_RACES=1"]]
+# in that of few rows on mma.sync
+KILL_DECODE_MMA = [["hip_grid", "--few", "--count", "900", "--cost", "18", "--seed", "604", "--stop", "--scalar"], ["hip_unit", "parts_spoiled"]]
 SECONDS = 1200        # a slow machine takes 400 for hip_unit; what does not end, HIPSIM_MAX_INST does
-GRADIENTS, WGMMA = "BACKWARD_16", "wgmma"
+GRADIENTS, WGMMA, GRAD_WGMMA, DECODE_MMA = "BACKWARD_16", "wgmma", "BACKWARD_NV", "DECODE_NV"
+# code that no other rows run: from a text to the next one after it
+EMULATED = [("struct gpu_grad_wgmma", "---- few rows on mma.sync", GRAD_WGMMA, "sm90"), ("---- few rows on mma.sync", "#define GPU_ROW_NV", DECODE_MMA, "sm80"),
+            ("/* AHEAD: tile t,", "---- the end", WGMMA, "sm90"), ("if constexpr (S::AHEAD) {\n                bring_tile", "else fetch", WGMMA, "sm90")]
 NVIDIA, EMULATE = 80, "test/gpu/hip_emulate.h"     # the kernels of mma.sync, that header in its place
 ARCH = {"sm80": "gfx1100", "sm90": "gfx1100"}       # what runs it
 SLOW = {"HIPSIM_MAX_INST": "1000000000", "HIPSIM_LDS": "262144"}
 DEFINES = {chip: ["-DGPU_CHUNK_BYTES=4096", "-DGPU_BATCH_MAX=2", "-DGPU_CARRY_KEYS=128", "-DGPU_CARRY_DECODE=4", "-DGPU_PART_KEYS=64", "-DGPU_LAY_BYTES=4096"] for chip in ("gfx90a", "gfx1201")}        # as in hip.mk
+DEFINES["sm80"] = ["-DGPU_PART_KEYS=128"]           # more calls in parts: of few rows those are what decodes
 DEFINES["sm90"] = ["-DGPU_UNITS=(UNIT_SM80|UNIT_SM90)", "-DGPU_CARRY_KEYS=128", "-DGPU_PART_KEYS=64"]
 ENVIRONMENT = {"HIPSIM_THREADS": "1", "HIPSIM_POISON": "1", "HIPSIM_MAX_INST": "50000000"}
 
@@ -64,6 +75,10 @@ def kind(source, position):
     """The rows that a fault at that position is compiled with, and the chips that run the code there."""
     fragment, params = source.find(">>fragment ="), source.find(">>params =")
     kernel16, kernel32, fma, table = (source.find(text) for text in (">>kernel16 =", ">>kernel32 =", "---- FMA", ">>table ="))
+    for first, last, rows, chip in EMULATED:
+        at = source.find(first)
+        if 0 <= at <= position < source.find(last, at):
+            return rows, [chip]
     if 0 <= source.find(">>kernel16 mma.sync =") <= position < table:
         return NVIDIA, ["gfx1100"]
     if 0 <= source.find(">>gradients =") <= position < kernel32:
@@ -81,7 +96,7 @@ def barriers(source):
         line = source.count("\n", 0, m.start()) + 1
         text = source[:m.start()] + (" " if m.group("vote") else ";") + source[m.end():]
         rows, chips = kind(source, m.start())
-        if rows == NVIDIA and not (ROOT / EMULATE).exists():
+        if (rows == NVIDIA or chips[0] in ARCH) and not (ROOT / EMULATE).exists():
             print(f"skipped: barrier in line {line}, of mma.sync: {EMULATE} is not there")
             continue
         found.append((f"barrier in line {line}", chips, text, rows))
@@ -102,7 +117,9 @@ def faults(source):
             broken.append((name, f"its old text occurs {len(places)} times"))
         else:
             at, end = places[0].span()
-            rows = {"sm80": GRADIENTS, "sm90": WGMMA}.get(chips) or kind(source, at)[0]
+            rows = kind(source, at)[0]
+            if chips in ARCH and rows not in (GRAD_WGMMA, DECODE_MMA):
+                rows = {"sm80": GRADIENTS, "sm90": WGMMA}[chips]
             found.append((name, CHIPS if chips == "any" else chips.split(), source[:at] + new + source[end:], rows))
     return found, broken
 
@@ -124,18 +141,23 @@ def link_line(chip, program, directory):
     return line.replace(f"-o build/hip/{chip}/{program}", f"-o {directory}/{program}").split()
 
 
+def type_of(directory):
+    return "f16" if "f16" in directory.name else "bf16"
+
+
 def build_for(chip, text, rows, directory, links):
     """What is wrong with the mutant, or None."""
     directory.mkdir(parents=True, exist_ok=True)
     for bits in (b for b in (16, 32, GRADIENTS) if b != rows and (b, rows) != (32, NVIDIA)):
         text = hip_rows.without(text, str(bits))
-    if rows == GRADIENTS:
+    if rows in (GRADIENTS, GRAD_WGMMA, DECODE_MMA):
         text = hip_rows.without(text, "NV", "DECODE")
-    else:
+    text = hip_rows.without(text, *[nv for nv in (GRAD_WGMMA, DECODE_MMA) if nv != rows])
+    if rows != GRADIENTS:
         text = hip_rows.without(text, "BACKWARD_32")
     if rows == WGMMA:
         text = hip_rows.only_wgmma(hip_rows.without(text, "DECODE"))
-    text = hip_rows.without_dtype(text, "bf16" if "f16" in directory.name else "f16")
+    text = hip_rows.without_dtype(text, "bf16" if type_of(directory) == "f16" else "f16")
     (directory / "attn_hip.c").write_text(text)
     emulate = ["-include", EMULATE] if rows == NVIDIA or chip in ARCH else []
     log = directory / "log"
@@ -157,9 +179,10 @@ def caught_on(chip, text, rows, directory, links):
 
 def noticed_on(chip, rows, directory):
     """The first test that notices what was built in the directory, or None."""
-    for program, *arguments in {GRADIENTS: KILL_GRADIENTS, WGMMA: KILL_WGMMA}.get(rows, KILL):
+    for program, *arguments in {GRADIENTS: KILL_GRADIENTS, WGMMA: KILL_WGMMA, GRAD_WGMMA: KILL_GRAD_WGMMA, DECODE_MMA: KILL_DECODE_MMA}.get(rows, KILL):
         more = dict(a.split("=") for a in arguments if "=" in a)
-        status = call([f"{directory}/{program}", *[a for a in arguments if "=" not in a]], directory / "log", SECONDS,
+        options = ["--type", type_of(directory)] if chip in ARCH and program == "hip_grid" else []
+        status = call([f"{directory}/{program}", *[a for a in arguments if "=" not in a], *options], directory / "log", SECONDS,
                       {**ENVIRONMENT, "HIPSIM_ARCH": ARCH.get(chip, chip), **(SLOW if chip in ARCH else {}), **more})
         if status:
             return f"{program} on {chip}" + (" (time)" if status == "time" else "")
