@@ -23,7 +23,8 @@
  *   >>kernel16  f16 and bf16 on a matrix unit
  *   >>gradients on a matrix unit, of any type
  *   >>kernel32  f32: matrix unit or FMA
- *   >>kernel16 mma.sync   the same on NVIDIA: mma.sync, wgmma
+ *   >>kernel16 mma.sync   the same on NVIDIA: mma.sync, wgmma; gradients on wgmma, few rows on
+ *               mma.sync
  *   >>table     one row per instantiation: the dispatcher
  *   >>convert   layout and dtype conversion
  *   >>merge     attn_merge
@@ -2117,6 +2118,26 @@ template <int TILE, int THREADS> struct gpu_decode_keys {
         return !(p.masks & (MASK_BOOL | MASK_BIAS)) && j >= reach.whole_lo &&
                j + TILE <= reach.whole_hi;
     }
+    /* Row r of the block over all waves: what their sums, which went times 1 / lower, are to be
+       multiplied by, and its end. */
+    template <class SHARED>
+    __device__ __forceinline__ void join_row(
+        const gpu_params &p, const gpu_seq &seq, SHARED &lds, int32_t r, float lower) const {
+        float top = GPU_NEG_INF, total = 0;
+        for (int w = 0; w < WAVES; w++) top = fmaxf(top, lds.max[w][r]);
+        const float base = top == GPU_NEG_INF ? 0.0f : top;
+        for (int w = 0; w < WAVES; w++) {
+            const float by = gpu_exp2((lds.max[w][r] - base) * GPU_LOG2E);
+            total += lds.sum[w][r] * by;
+            lds.sum[w][r] = by * lower;
+        }
+        const int32_t row = first_row + r;
+        lds.factor[r] = 0.0f;
+        if (row < rows)
+            lds.factor[r] =
+                gpu_finish_part(p, seq, head_of(p, row), row_of(p, row), true, top, total * lower)
+                    .factor;
+    }
 };
 template <int KV, int D>
 constexpr int gpu_decode_tile = GPU_WAVE / (D / 8) * (KV == ATTN_F32 ? 2 : 4);
@@ -2406,22 +2427,6 @@ struct gpu_decode : gpu_decode_keys<gpu_decode_tile<KV, D>, 256> {
             all += gpu_wave_xor(all, mask);
         return all;
     }
-    /* Row r of ROWS over all waves: what their sums are to be multiplied by, and its end. */
-    __device__ __forceinline__ void join_row(const gpu_params &p, const gpu_seq &seq, int32_t r) {
-        float top = GPU_NEG_INF, total = 0;
-        for (int w = 0; w < WAVES; w++) top = fmaxf(top, lds.max[w][r]);
-        const float base = top == GPU_NEG_INF ? 0.0f : top;
-        for (int w = 0; w < WAVES; w++) {
-            const float by = gpu_exp2((lds.max[w][r] - base) * GPU_LOG2E);
-            total += lds.sum[w][r] * by;
-            lds.sum[w][r] = by;
-        }
-        const int32_t row = first_row + r;
-        lds.factor[r] = 0.0f;
-        if (row < rows)
-            lds.factor[r] =
-                gpu_finish_part(p, seq, head_of(p, row), row_of(p, row), true, top, total).factor;
-    }
     __device__ __forceinline__ void finish(const gpu_params &p) {
         const gpu_seq seq = gpu_sequence(p, (int32_t)blockIdx.z);
         const int32_t wave = gpu_uniform((int32_t)threadIdx.x / GPU_WAVE);
@@ -2433,7 +2438,7 @@ struct gpu_decode : gpu_decode_keys<gpu_decode_tile<KV, D>, 256> {
         }
         gpu_fold<SUMS, GPU_WAVE / 2, LANES>(o, lane());
         __syncthreads();
-        if ((int32_t)threadIdx.x < ROWS) join_row(p, seq, (int32_t)threadIdx.x);
+        if ((int32_t)threadIdx.x < ROWS) B::join_row(p, seq, lds, (int32_t)threadIdx.x, 1.0f);
         __syncthreads();
         GPU_UNROLL for (int n = 0; n < LEFT; n++)
             o[n] *= lds.sum[wave][(group() * LEFT + n) / 8];
@@ -7180,25 +7185,8 @@ template <int KV, int D> struct gpu_decode_mma : gpu_decode_keys<16, 128> {
             else products(b);
         }
     }
-    /* Row r over all waves: what their sums are to be multiplied by, and its end. */
-    __device__ __forceinline__ void join_row(const gpu_params &p, int32_t r) {
-        const gpu_seq seq = gpu_sequence(p, (int32_t)blockIdx.z);
-        const int32_t row = first_row + r;
-        float top = GPU_NEG_INF, total = 0.0f;
-        for (int w = 0; w < WAVES; w++) top = fmaxf(top, lds.max[w][r]);
-        const float base = top == GPU_NEG_INF ? 0.0f : top;
-        for (int w = 0; w < WAVES; w++) {
-            const float by = gpu_exp2((lds.max[w][r] - base) * GPU_LOG2E);
-            total += lds.sum[w][r] * by;
-            lds.sum[w][r] = by * gpu_p_bias<KV>::LOWER;
-        }
-        lds.factor[r] = 0.0f;
-        if (row < rows)
-            lds.factor[r] = gpu_finish_part(
-                p, seq, head_of(p, row), row_of(p, row), true, top, total * gpu_p_bias<KV>::LOWER)
-                                .factor;
-    }
     __device__ __forceinline__ void finish(const gpu_params &p) {
+        const gpu_seq seq = gpu_sequence(p, (int32_t)blockIdx.z);
         const int32_t wave = (int32_t)threadIdx.x / GPU_WAVE;
         GPU_UNROLL for (int y = 0; y < 2; y++) {
             float sum = row_sum[y] + sum_rest[y];
@@ -7210,7 +7198,8 @@ template <int KV, int D> struct gpu_decode_mma : gpu_decode_keys<16, 128> {
             }
         }
         __syncthreads();
-        if ((int32_t)threadIdx.x < ROWS) join_row(p, (int32_t)threadIdx.x);
+        if ((int32_t)threadIdx.x < ROWS)
+            join_row(p, seq, lds, (int32_t)threadIdx.x, gpu_p_bias<KV>::LOWER);
         __syncthreads();
         GPU_UNROLL for (int n = 0; n < 4 * DIM_TILES; n++)
             o[n / 4][n % 4] *= lds.sum[wave][own_row(n % 2)];
@@ -7225,7 +7214,6 @@ template <int KV, int D> struct gpu_decode_mma : gpu_decode_keys<16, 128> {
             __syncthreads();
         }
         if (wave) return;
-        const gpu_seq seq = gpu_sequence(p, (int32_t)blockIdx.z);
         GPU_UNROLL for (int y = 0; y < 2; y++) {
             const int32_t r = own_row(y), row = first_row + r;
             if (row >= rows) continue;

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # test/gpu/cuda.sh ARCH [few]     `make test-cuda`: the GPU backend on the NVIDIA GPU of this machine, built by nvcc for ARCH: the fixed tests, random
 #                                 descriptions forward and backward from several processes at once, and some under compute-sanitizer; few: a third of them
-# Everything is built before, where programs are not there; so they may come from another machine.
+# What is not there is built first: the programs may come from another machine.
 set -u
 cd "$(dirname "$0")/../.." || exit 1
 . test/common/shell.sh
@@ -11,7 +11,7 @@ none() { echo "skipped: the GPU tests on CUDA, $1"; echo "0 passed, 0 failed, 1 
 command -v nvidia-smi >/dev/null || none "no NVIDIA driver"
 nvidia-smi --query-gpu=name,driver_version --format=csv,noheader || none "no NVIDIA GPU"
 if [ ! -x $out/hip_unit ] || [ ! -x $out/hip_grid ]; then make -s -j2 $out/hip_unit $out/hip_grid || exit 1; fi
-export HIP_CUDA=1 HIP_EMULATED=1                         # no f32 gradients on tiles (hip.h)
+export HIP_EMULATED=1                         # no f32 gradients on tiles (hip.h)
 seeds=8 count=500 sanitized=40
 [ -z "$few" ] || count=150 sanitized=12
 

@@ -96,14 +96,17 @@ hip-objects: hipsim build/plain/impl.o $(HIP_PROGRAMS:%=build/hip/%.o) build/hip
 CUDA_CHIPS = sm_80 sm_90 sm_90a
 CUDA_NVCC  = $(or $(shell command -v nvcc),/usr/local/cuda/bin/nvcc)
 CUDA_HOME  = $(patsubst %/,%,$(dir $(patsubst %/,%,$(dir $(realpath $(CUDA_NVCC))))))
-CUDA_CC    = $(CC) -O2 $(STRICT) -Itest/gpu/cuda -isystem $(CUDA_HOME)/include
+CUDA_CC    = $(CC) -O2 $(STRICT) -Itest/gpu/cuda -Ibuild/cuda -isystem $(CUDA_HOME)/include
 # what hip_wrap.c stands before, by CUDA's names
 CUDA_WRAPPED = $(subst cudaHostFree,cudaFreeHost,$(subst cudaHostMalloc,cudaHostAlloc,$(HIP_WRAPPED:hip%=cuda%)))
 ## test-cuda     the GPU backend on an NVIDIA GPU: CHIP=sm_90a, or of another architecture; needs nvcc and that GPU
 .PHONY: test-cuda
 test-cuda:
 	@test/gpu/cuda.sh $(or $(CHIP),sm_90a)
-build/cuda/%.o: test/gpu/%.c test/gpu/cuda/hip/hip_runtime_api.h $(HIP_H)
+build/cuda/names.h: attn_hip.c
+	@mkdir -p $(@D)
+	sed -n '/^#define hip[A-Za-z_]* cuda[A-Za-z_]*$$/p' $< > $@
+build/cuda/%.o: test/gpu/%.c test/gpu/cuda/hip/hip_runtime_api.h build/cuda/names.h $(HIP_H)
 	@mkdir -p $(@D)
 	$(CUDA_CC) -fPIC -c $< -o $@
 build/cuda/impl.o: test/common/impl.c attn.h
@@ -113,9 +116,9 @@ define CUDA_RULES
 build/cuda/$(1)/%.o: %.c attn.h
 	@mkdir -p $$(@D)
 	$$(CUDA_NVCC) -x cu -O3 -std=c++17 -gencode arch=compute_$(1:sm_%=%),code=$(1) -Xcompiler -fPIC -Xptxas -v -I. -c $$< -o $$@ >$$@.log 2>&1 || { cat $$@.log; exit 1; }
-build/cuda/$(1)/hip_fault.o: test/gpu/hip_fault.c test/gpu/cuda/hip/hip_runtime_api.h
+build/cuda/$(1)/hip_fault.o: test/gpu/hip_fault.c test/gpu/cuda/hip/hip_runtime_api.h build/cuda/names.h
 	@mkdir -p $$(@D)
-	$$(CUDA_NVCC) -x cu -gencode arch=compute_$(1:sm_%=%),code=$(1) -Itest/gpu/cuda -c $$< -o $$@
+	$$(CUDA_NVCC) -x cu -gencode arch=compute_$(1:sm_%=%),code=$(1) -Itest/gpu/cuda -Ibuild/cuda -c $$< -o $$@
 build/cuda/$(1)/hip_unit build/cuda/$(1)/hip_grid: build/cuda/$(1)/%: build/cuda/%.o build/cuda/hip_wrap.o build/cuda/impl.o build/cuda/$(1)/hip_fault.o build/cuda/$(1)/attn_hip.o
 	$$(CUDA_NVCC) -arch=$(1) $$^ -o $$@ -Xcompiler -pthread $$(CUDA_WRAPPED:%=-Xlinker --wrap=%) -lcmocka -lm
 build/cuda/$(1)/libhip_torch.so: build/cuda/hip_torch.o build/cuda/impl.o build/cuda/$(1)/attn_hip.o

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """hip_torch.py - the kernels of attn_hip.c beside PyTorch's scaled_dot_product_attention, call by call in turn on one NVIDIA GPU.
 
-    make HIPFLAGS=... build/cuda/sm_90a/libhip_torch.so
+    make build/cuda/sm_90a/libhip_torch.so
     python3 test/gpu/hip_torch.py [--lib NAME=FILE]... [--only forward,backward,decode,graphs,once] [--rounds N] [--quick]
 
 Needs the package torch (PyPI). Prints tables in markdown: TFLOP/s forward (4 b h s s d, half of it causal) and backward (2.5 of that), GB/s of the keys
