@@ -111,7 +111,8 @@
    and scale times it have to stay below FLT_MAX; a bias times its multiplier, a sink or an ALiBi
    term may be as large as f32 can say, and their sum with a score larger, without making a row empty
    or infinite. An lse beyond f32 is written as FLT_MAX or -FLT_MAX. A softcap of 2^100 and more
-   counts as none. |v| times the row's sum of exp(score - row_max), at most its number of keys, has
+   counts as none. Products of q and k below 2^-126 are 0, which counts where scale is 2^100 and
+   more. |v| times the row's sum of exp(score - row_max), at most its number of keys, has
    to stay below FLT_MAX too: beyond that o is infinite where the exact mean is not (the reference's
    is finite). Sums over keys and over dims are cut into sums from zero, so that no error grows with
    their number.
@@ -120,7 +121,9 @@
    The bits of a result depend on neither the number of threads, nor the host's rounding mode or
    -Ofast, nor, for one sequence, on its neighbours in the batch, its place, or whether it is
    packed, padded or paged (but dropout sees b).
-   With a workspace (attn_query says how many bytes) no call allocates from the second on. Nothing
+   With a workspace (attn_query says how many bytes) no call allocates from the second on. Its size
+   does not shrink as q_len, kv_len or the totals of packed tokens grow, and does not depend on the
+   lengths of sequences; a larger batch may need less, where its threads need no key splits. Nothing
    prints, aborts or exits; a refused call leaves every output untouched. Calls on different data
    may run at the same time. An optimized build takes less than 64 KiB of a caller's stack.
 
@@ -191,7 +194,8 @@
      ATTN_NO_STANDARD, ATTN_NO_TIMING, ATTN_NO_REFERENCE, ATTN_NO_BACKWARD, ATTN_NO_CONVERT,
      ATTN_NO_GETENV, ATTN_NO_ADAPTIVE
                            leave that part out; what is asked of it gets a status of its own, a
-                           backend ATTN_ERR_BACKEND_UNKNOWN; a tolerance is kept exactly
+                           backend ATTN_ERR_BACKEND_UNKNOWN; a tolerance is kept exactly; the
+                           functions of timing are not even declared
      ATTN_NO_MALLOC        no malloc: a call needs a workspace or an allocator
      ATTN_ONLY_F32         no other type but for masks
      ATTN_ONLY_PORTABLE, ATTN_ONLY_AVX2, ATTN_ONLY_AVX512    that ISA alone
@@ -211,9 +215,11 @@
    calling thread may run on: read once, by the first call. How many wake follows from the lengths
    of the sequences, not from the room that they lie in. The pool's threads spin for 0.2 ms at most
    behind a call, where there is a processor for each, then sleep. They leave the host's signals
-   alone; a thread that is cancelled in a call ends at its next cancellation point behind it, as far
-   as the call holds the pool or memory, and the call itself is none; a shared object that is
-   unloaded ends its threads (on Windows it stays loaded until attn_shutdown has ended them).
+   alone, SIGTERM and SIGINT too: a main that ends by pthread_exit, so that the process ends with
+   its other threads, calls attn_shutdown before. A thread that is cancelled in a call ends at its
+   next cancellation point behind it, as far as the call holds the pool or memory, and the call
+   itself is none; a shared object that is unloaded ends its threads (on Windows it stays loaded
+   until attn_shutdown has ended them).
    Environment, read once: ATTN_ISA=avx512|avx2|neon|simd128|portable, ATTN_BACKEND=name (for calls
    that name none).
 
@@ -364,7 +370,7 @@ typedef struct attn_out {
  *            of them (host memory only). cu_k, total_k, kv_len alike. Batch strides are not used.
  *   padded   used_q[b], used_k[b]: end of the valid tokens in sequence b's buffer (its packed
  *            range with cu); start_k[b]: its first valid key. Key j of a sequence is buffer token
- *            start_k + j.
+ *            start_k + j; a column of bias, mask and dbias is a buffer token, key j's start_k + j.
  *   slots    k, v are [slots, kv_len, kv_heads, dim], sequence b is at slot[b].
  *   paged    k, v are [pages, page_size, kv_heads, dim]; token t of sequence b is at page
  *            block_table[b * max_pages + t / page_size], place t % page_size; kv_len is the
@@ -419,7 +425,8 @@ typedef struct attn_alloc {
 /* What a call with a tolerance did: see the manual, 4. A tile is a row and 128 keys or less, of which
  * it sees one. */
 typedef struct attn_statistics {
-    int64_t tiles_int16, tiles_f32; /* a redone row's tiles count in both */
+    /* those of a redone row, and of rows between two such that run along, count in both */
+    int64_t tiles_int16, tiles_f32;
     int64_t tiles_skipped;     /* of those, but of redone rows: none of their values was used */
     int64_t bytes;             /* decode from int16: of k and v, read but for redone rows */
     int64_t rows, rows_redone; /* of all heads; computed again, for their certificates */
@@ -766,7 +773,7 @@ ATTN_API attn_status attn_forward_team(const attn_desc *d, attn_team *team);
 ATTN_API attn_status attn_backward_team(const attn_desc *d, const attn_grad *g, attn_team *team);
 /* What a call with this description would run, the workspace it needs, and why every other
  * backend declines. Touches no tensor; data pointers may be NULL, but an optional one that the call
- * will have (as dbias) is to be there. g NULL: forward. Where the call would be refused, the plan is
+ * will have (dbias, append's k and v, scales) is to be there. g NULL: forward. Where the call would be refused, the plan is
  * empty but for `why`; what pointers alone decide is left to the call: tensors that are NULL, that
  * overlap or pass the end of the address space, and the workspace that is given. */
 ATTN_API attn_status attn_query(const attn_desc *d, const attn_grad *g, attn_plan *plan);
@@ -889,7 +896,7 @@ ATTN_API attn_status attn_time(
 ATTN_API double attn_seconds(void); /* monotonic clock */
 /* measured now: f32 FMA; bf16: or its native dot, the larger */
 ATTN_API double attn_peak_gflops(int32_t dtype, int32_t threads);
-/* measured now: reading a buffer of so many bytes */
+/* measured now: reading a buffer of so many bytes; 0 where there is no memory for it */
 ATTN_API double attn_bandwidth_gbytes(size_t bytes, int32_t threads);
 #endif
 /* Defined by attn_hip.c only. */
@@ -3659,6 +3666,7 @@ static attn_status attn__merge_call(
     attn_desc d;
     const attn_backend *device = NULL;
     attn_status s = attn__resolve(in, NULL, &d, NULL);
+    if (!s && !attn__machine()->isa) s = ATTN_ERR_ISA;
     if (!s && d.tolerance > 0) s = ATTN_ERR_TOLERANCE_MERGE;
     if (!s && (d.flags & ATTN_DEVICE)) s = attn__on_device(&d, ATTN__MERGES, &device);
     if (!s) s = attn__check_merge(&d, parts, o, lse);
@@ -4232,6 +4240,10 @@ static int64_t attn__flash_scratch(const attn__flash *job, int64_t rows, int64_t
                         attn__round_up(attn__gang_bytes(job), ATTN__ALIGN);
     return rows <= 48 ? few : attn__max(few, attn__tile_bytes(job, rows, second));
 }
+/* Keys whose sums are folded into f64 together; 0: all of them. */
+static int64_t attn__span_keys(const attn_desc *d, int64_t BN) {
+    return d->kv_len > ATTN__SUM_BLOCKS * BN ? ATTN__SUM_BLOCKS * BN : 0;
+}
 /* Key splits side by side only where rows alone give too few units, and only of as many rows as
  * need no more memory than many rows do: 9/16 MiB a thread for the partials. */
 static void attn__splits_beside(attn__flash *job, int64_t rows, int64_t pairs) {
@@ -4331,7 +4343,7 @@ static void attn__flash_shape(const attn_desc *d, attn__flash *job) {
     int64_t room = (2 << 20) / 16 * 15 - job->BN * key -
                    4 * (attn__scores_size(m->isa->MR, job->BN + ATTN__SCORE_PAD) +
                            ATTN__SPLIT_ROWS * (job->v_pad + 2));
-    job->span = d->kv_len > ATTN__SUM_BLOCKS * job->BN ? ATTN__SUM_BLOCKS * job->BN : 0;
+    job->span = attn__span_keys(d, job->BN);
     /* the same one block */
     job->BN = attn__min(job->BN, attn__round_up(attn__max(d->kv_len, 1), 64));
     job->ld = job->BN + ATTN__SCORE_PAD;
@@ -4945,6 +4957,7 @@ static void attn__adaptive_shape(const attn_desc *d, attn__adaptive *job) {
     f->tiles = attn__ceil_div(rows, 96) + 1; /* at most */
     f->splits = 1;
     f->rows_partial = 0;
+    f->span = attn__span_keys(d, f->BN); /* splits side by side may have none */
     attn__flash_memory(f, rows, job->most, job->most);
     job->BN = attn__clamp((1 << 17) / each / ATTN__INT16_CHUNK, 1, 8) * ATTN__INT16_CHUNK;
     job->BN = attn__min(job->BN, attn__round_up(attn__max(d->kv_len, 1), ATTN__INT16_CHUNK));
@@ -5022,6 +5035,9 @@ static const char *attn__decode_declines(const attn_desc *d) {
     if (attn__machine()->isa->W < 8 && !attn__named_adaptive(d))
         return "high bytes do not pay without AVX2";
     if (!attn__decode_rows(d)) return "high bytes do not pay with so few dims";
+    if (!d->seq.cu_q && !d->seq.used_q &&
+        d->q_len * (d->heads / d->kv_heads) > attn__decode_rows(d))
+        return "more rows for so many dims than high bytes pay for";
     return NULL;
 }
 static const char *attn__adaptive_declines(const attn_desc *d) {
@@ -5194,10 +5210,14 @@ static int attn__adaptive_rows(const attn__adaptive *job, int64_t n, attn__rows 
     u->k1 = u->s.k_len;
     const int64_t used = u->s.q_used * job->flash.group, all = u->s.q_rows * job->flash.group,
                   most = attn__adaptive_most(job, &u->s), tiles = attn__ceil_div(used, most),
-                  BM = attn__round_up(attn__ceil_div(used, attn__max(tiles, 1)), 48),
-                  tile = job->flash.tiles - 1 - n / pairs;
-    u->row0 = tile < tiles ? tile * BM : used + (tile - tiles) * job->most;
-    u->rows = tile < tiles ? attn__min(BM, used - u->row0) : attn__min(job->most, all - u->row0);
+                  tile = job->flash.tiles - 1 - n / pairs, blocks = attn__ceil_div(used, 48);
+    if (tile < tiles) { /* blocks of 48 rows, as many in each as in another, or one more */
+        u->row0 = tile * blocks / tiles * 48;
+        u->rows = attn__min((tile + 1) * blocks / tiles * 48, used) - u->row0;
+    } else {
+        u->row0 = used + (tile - tiles) * job->most;
+        u->rows = attn__min(job->most, all - u->row0);
+    }
     return u->rows > 0;
 }
 /* The rows' certificates, as outputs. */
@@ -5246,7 +5266,8 @@ static void attn__adaptive_unit(const void *arg, int64_t n, char *scratch) {
         attn__adaptive_redo(job, &u, &t, 1); /* its rows are written already */
         if (job->d->statistics) t.tally->f32 = before + attn__tiles(&u, 0, u.rows);
     } else {
-        *(how == ATTN__DENSE_FEW ? &t.tally->few : &t.tally->coarse) += u.rows;
+        if (u.row0 < u.s.q_used * job->flash.group) /* the others see no key */
+            *(how == ATTN__DENSE_FEW ? &t.tally->few : &t.tally->coarse) += u.rows;
         attn__adaptive_dense(job, &u, 0, u.rows, &t);
         for (int64_t r = 0; r < u.rows; r++) t.cert[r] = ATTN__FAILED;
     }
@@ -5748,7 +5769,7 @@ static void attn__standard_shape(const attn_desc *d, attn__std *job) {
     job->threads = attn__useful_threads(d, 1);
     job->planned = attn__planned_threads(d);
     job->units = d->batch * d->heads * job->tiles;
-    job->span = d->kv_len > ATTN__SUM_BLOCKS * job->BN ? ATTN__SUM_BLOCKS * job->BN : 0;
+    job->span = attn__span_keys(d, job->BN);
     job->scratch = 4 * attn__max(job->BM * job->q_pad + job->BN * d->head_dim,
                            job->BM * (job->v_pad + 2) + job->BN * job->v_pad) +
                    (job->span ? job->BM * attn__span_bytes(job->v_pad) : 0) + ATTN__ALIGN;
@@ -13142,7 +13163,9 @@ ATTN__NOINLINE void ATTN__(score_row)(
             if (bias) {
                 given = ATTN__(load_some)(bias, type, bias_at + j, hi - j);
                 b = given * ATTN__(set1)(held);
-                if (shared) b = ATTN__(max)(ATTN__(set1)(-3.4028234e38f), b); /* finite */
+                if (shared && attn__finite(held)) /* of finite ones finite */
+                    b = ATTN__(pick)(ATTN__(set1)(3.4028234e38f), given, b,
+                        ATTN__(max)(ATTN__(set1)(-3.4028234e38f), b));
             }
             if (capped)
                 x = ATTN__(fma)(ATTN__(tanh)(x * ATTN__(set1)(ratio)), ATTN__(set1)(cap), b);
@@ -14413,7 +14436,9 @@ ATTN__NOINLINE void ATTN__(decode_dots_int16)(const attn__decode *p, const attn_
         }
 }
 #endif
-/* Phase 1, by rows: q, and what follows from it. off[r] is NaN where products could overflow. */
+/* Phase 1, by rows: q, and what follows from it. off[r] is NaN where products could overflow, or
+ * where what scores are multiplied with, or its 256th part, could be flushed to 0: scales of keys may
+ * be so large that this counts. */
 static void ATTN__(decode_begin)(const attn__decode *p) {
     const attn_desc *d = p->job->d;
     for (int64_t r = 0; r < p->u.rows; r++) {
@@ -14426,14 +14451,14 @@ static void ATTN__(decode_begin)(const attn__decode *p) {
             most = ATTN__(max)(most, x);
         }
         const float top = ATTN__(reduce_max)(most), all = ATTN__(reduce_add)(sum);
+        const double off = (double)all * (double)d->scale * 0.50005;
         const int fine = ATTN__(thin_moderate)(q, d->head_dim, 0) && attn__finite(all) &&
-                         (!(top > 0) || top > 1e-20f);
+                         (!(top > 0) || (top > 1e-20f && off > (p->job->codes ? 1e-26 : 1e-35)));
         if (!fine) memset(q, 0, (size_t)d->head_dim * sizeof *q);
         p->unit[r] = (float)((double)d->scale * ATTN__LOG2E);
         p->left[r] = 0;
         if (p->job->codes) p->unit[r] = attn__decode_codes(p, r, fine ? top : 0);
-        p->off[r] = fine ? (float)((double)all * (double)d->scale * 0.50005) + p->left[r]
-                         : attn__float(0x7fc00000u);
+        p->off[r] = fine ? (float)off + p->left[r] : attn__float(0x7fc00000u);
     }
 }
 /* Phase 2, by splits: the scores by the high bytes of k, as powers of 2; -infinity where a row does

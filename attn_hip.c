@@ -3620,7 +3620,7 @@ template <class S> struct gpu_flash16 {
             for (int c = 0; c < ACC / 8; c++) {
                 float x[8];
                 GPU_UNROLL for (int n = 0; n < 8; n++)
-                    x[n] = e.alive ? o[tile][8 * c + n] * factor : 0.0f;
+                    x[n] = e.alive || e.factor != 0.0f ? o[tile][8 * c + n] * factor : 0.0f;
                 gpu_store8<S::ALIGN>(p, to, tile * TILE + 16 * c + 8 * (lane() / TILE), x);
             }
         return e.alive;
@@ -6202,7 +6202,7 @@ template <class S> struct gpu_flash_mma {
         } else {
             GPU_UNROLL for (int n = 0; n < 4 * BLOCKS; n++) {
                 const int32_t i = min(row0() + row_of(n / 4 * 2 + n % 2), seq.q_used - 1);
-                const char *from = base + 2 * i * p.q.stride[1];
+                const char *from = base + 2 * (i * p.q.stride[1]);
                 GPU_UNROLL for (int step = 0; step < S::STEPS; step++) {
                     const int32_t d = 16 * step + n / 2 % 2 * 8 + quad_lane() * 2;
                     q[S::Q_IN_LDS ? 0 : n / 4][S::Q_IN_LDS ? 0 : step][n % 4] =
@@ -6554,7 +6554,7 @@ template <class S> struct gpu_flash_mma {
             GPU_UNROLL for (int g = 0; g < S::DIM_TILES; g += 4) {
                 float x[4][2], z[8];
                 GPU_UNROLL for (int n = 0; n < 8; n++)
-                    x[n / 2][n % 2] = e.factor == 0.0f ? 0.0f : sum_of(y, 2 * g + n) * factor;
+                    x[n / 2][n % 2] = e.alive || e.factor != 0.0f ? sum_of(y, 2 * g + n) * factor : 0.0f;
                 turn(x);
                 GPU_UNROLL for (int n = 0; n < 8; n++)
                     z[n] = x[n / 2][n % 2];
@@ -7520,8 +7520,54 @@ struct gpu_convert_params {
     int32_t unit, rows_per_block, add;
 };
 
+/* A NaN keeps its sign and what the type has room for of its payload, whatever the device's own
+   instructions do. False: it is none. */
+__device__ static inline bool gpu_convert_nan(
+    const gpu_convert_params &p, int64_t to, int64_t from) {
+    uint64_t x; /* as f64 */
+    switch (p.src_dtype) {
+        case ATTN_F64: x = ((const uint64_t *)p.src)[from]; break;
+        case ATTN_F32: {
+            const uint64_t u = ((const uint32_t *)p.src)[from];
+            x = (u >> 31) << 63 | (u >> 23 & 0xff) / 0xff * 0x7ff << 52 | (u & 0x7fffff) << 29;
+            break;
+        }
+        case ATTN_F16: {
+            const uint64_t u = ((const uint16_t *)p.src)[from];
+            x = (u >> 15) << 63 | (u >> 10 & 0x1f) / 0x1f * 0x7ff << 52 | (u & 0x3ff) << 42;
+            break;
+        }
+        case ATTN_BF16: {
+            const uint64_t u = ((const uint16_t *)p.src)[from];
+            x = (u >> 15) << 63 | (u >> 7 & 0xff) / 0xff * 0x7ff << 52 | (u & 0x7f) << 45;
+            break;
+        }
+        default: return false;
+    }
+    if ((x << 1) >> 1 <= (uint64_t)0x7ff << 52) return false;
+    /* a shift: as it is; gpu_put64 has its own */
+    if (p.src_dtype == ATTN_BF16 && p.dst_dtype == ATTN_F32) return false;
+    if (p.src_dtype == ATTN_F64 && p.dst_dtype != ATTN_F32) return false;
+    x |= (uint64_t)1 << 51; /* quiet */
+    const uint32_t sign = (uint32_t)(x >> 63);
+    const uint64_t payload = x << 12 >> 12;
+    switch (p.dst_dtype) {
+        case ATTN_F64: ((uint64_t *)p.dst)[to] = x; return true;
+        case ATTN_F32:
+            ((uint32_t *)p.dst)[to] = sign << 31 | 0x7f800000u | (uint32_t)(payload >> 29);
+            return true;
+        case ATTN_F16:
+            ((uint16_t *)p.dst)[to] = (uint16_t)(sign << 15 | 0x7c00u | (uint32_t)(payload >> 42));
+            return true;
+        case ATTN_BF16:
+            ((uint16_t *)p.dst)[to] = (uint16_t)(sign << 15 | 0x7f80u | (uint32_t)(payload >> 45));
+            return true;
+    }
+    return false;
+}
 __device__ static inline void gpu_convert_one(
     const gpu_convert_params &p, int64_t to, int64_t from) {
+    if (!p.add && p.src_dtype != p.dst_dtype && gpu_convert_nan(p, to, from)) return;
     if (p.add) {
         gpu_put64(p.dst, p.dst_dtype, to,
             gpu_get64(p.dst, p.dst_dtype, to) + gpu_get64(p.src, p.src_dtype, from));
@@ -7587,7 +7633,7 @@ __global__ static void __launch_bounds__(64) gpu_probe(int32_t *out) {
 
 /* ================================================================================ >>merge ====
    Parts of a row, each over keys of its own, become the row over all of them: attn_merge of the
-   CPU, operation by operation in f64, to the same bits but for the sign of a NaN, which chips set
+   CPU, operation by operation in f64, to the same bits but for which NaN it is, which chips say
    each in their own way. */
 enum { GPU_PARTS = 64 }; /* that travel in the arguments of a launch */
 struct gpu_part {
@@ -7877,6 +7923,9 @@ static gpu_device gpu_devices_found[GPU_DEVICES];
 static pthread_mutex_t gpu_lock = PTHREAD_MUTEX_INITIALIZER;
 static pid_t gpu_process; /* that first used the GPU */
 
+static bool gpu_is_child(void) {
+    return __atomic_load_n(&gpu_process, __ATOMIC_RELAXED) != getpid();
+}
 static attn_status gpu_forked(attn_plan *plan) {
     const pid_t now = getpid();
     pid_t none = 0;
@@ -8510,6 +8559,10 @@ static gpu_grad_params gpu_grad_params_of(const gpu_grad_call *c) {
     }
     p.dout.data = (const char *)g->dout.data;
     memcpy(p.dout.stride, g->dout.stride, sizeof p.dout.stride);
+    int64_t extent[3];
+    gpu_extent_q(d, extent);
+    for (int a = 0; a < 3; a++) /* as q's */
+        if (extent[a] <= 1) p.dout.stride[a] = 0;
     p.dtype = d->q.dtype;
     p.dout_dtype = g->dout.dtype;
     p.dq_dtype = g->dq.dtype;
@@ -8625,6 +8678,7 @@ static void gpu_context_destroy(gpu_context *c) {
     free(c);
 }
 static void gpu_context_put(gpu_context *c) {
+    if (gpu_is_child()) return; /* the parent's, as what holds the lock may be */
     pthread_mutex_lock(&gpu_lock);
     c->next = gpu_idle;
     gpu_idle = c;
@@ -10033,8 +10087,9 @@ static const attn_device_calls gpu_device_calls = {
 static void gpu_shutdown(void *user) {
     (void)user;
     gpu_last_release();
+    if (gpu_is_child()) return; /* or nobody used the GPU */
     pthread_mutex_lock(&gpu_lock);
-    gpu_context *c = gpu_process == getpid() ? gpu_idle : NULL;
+    gpu_context *c = gpu_idle;
     gpu_idle = NULL;
     pthread_mutex_unlock(&gpu_lock);
     int before = 0;
@@ -10048,11 +10103,14 @@ static void gpu_shutdown(void *user) {
     if (known) (void)hipSetDevice(before);
 }
 
+static bool gpu_registered(void) {
+    const attn_backend *there = attn_backend_find("hip");
+    return there && there->plan == gpu_plan;
+}
 /* Registers whatever is there: without a GPU attn_query says so. A second time changes nothing. */
 attn_status attn_hip_register(void) {
-    const attn_backend *there = attn_backend_find("hip");
     attn_backend b;
-    if (there && there->plan == gpu_plan) return ATTN_OK;
+    if (gpu_registered()) return ATTN_OK;
     memset(&b, 0, sizeof b);
     b.name = "hip";
     b.abi = ATTN_ABI;
@@ -10062,6 +10120,7 @@ attn_status attn_hip_register(void) {
     b.shutdown = gpu_shutdown;
     b.merge = gpu_merge;
     b.device = &gpu_device_calls;
-    return attn_register(&b);
+    const attn_status s = attn_register(&b);
+    return s == ATTN_ERR_REGISTER_NAME && gpu_registered() ? ATTN_OK : s; /* by another thread */
 }
 #endif /* a GPU compiler */

@@ -2,9 +2,9 @@
 # test/run.sh FILE... - run the steps that the files list, at most two at a time, and sum up.
 #
 # A step is a line `name | command`, run by bash in the repository root. A line `name ! command` waits for
-# everything before it and runs alone; it may use both processors. `name - command` does the same for a step that only
-# builds and counts no tests. A line `+ command` stands for the steps that the command prints. Empty lines and lines that
-# begin with # are skipped. A step counts its tests in one of two ways: it prints lines `N passed, N failed, N skipped`, or it
+# everything before it and runs alone; it may use both processors. A line `build - targets` says what make is to build before
+# the first step: those of all files in one call, so that both processors wait for each other once. A line `+ command` stands
+# for the steps that the command prints. Empty lines and lines that begin with # are skipped. A step counts its tests in one of two ways: it prints lines `N passed, N failed, N skipped`, or it
 # is a cmocka program. A step that exits non-zero without a failed test, or counts no test at all, is one failure more.
 # For each step a line `== name: 12.3 s` is printed, and its output when it failed or VERBOSE is set. What failed is named again at
 # the end with the lines of its output that say why.
@@ -69,14 +69,20 @@ steps() { # the lines of the files
     done < <(cat "$@")
 }
 
+plan=$(steps "$@")
+targets=$(sed -n 's/^build  *- //p' <<<"$plan" | xargs)
+if [ -n "$targets" ]; then
+    : >"$out/build.builds"
+    run build "make -s -k -j2 $targets"
+    report build
+fi
 while read -r name how command; do
-    case $name in ''|'#'*) continue ;; esac
+    case $name:$how in :*|'#'*|*:-) continue ;; esac
     if [ "$how" = '|' ]; then drain 1; else drain 0; fi
-    [ "$how" = - ] && : >"$out/$name.builds"
     run "$name" "$command" &
     running+=("$name")
     [ "$how" = '|' ] || drain 0
-done < <(steps "$@")
+done <<<"$plan"
 drain 0
 for n in ${red[@]+"${red[@]}"}; do              # once more at the end, where one looks first
     echo "== failed: $n"

@@ -35,7 +35,7 @@ HIP_WRAPPED = hipMalloc hipHostMalloc hipMallocAsync hipHostRegister hipStreamCr
               hipGetDeviceCount
 HIP_LINK    = $(HIPSIM_CC) -pthread $(foreach f,$(HIP_WRAPPED),-Wl,--wrap=$(f))
 
-.PHONY: hipsim hip-objects test-hip test-hip-full hip-mutate hip-report test-hipsim
+.PHONY: hipsim hip-build test-hip test-hip-full hip-mutate hip-report test-hipsim
 ## test-hip      the GPU backend in the simulator, on four chips, as in CI
 test-hip:
 	@test/run.sh test/steps/gpu
@@ -89,8 +89,9 @@ build/hip/%/attn_hip.c: attn_hip.c test/gpu/hip_rows.py
 build/hip/mpi_test.o: test/mpi/mpi_test.c test/mpi/mpi_device.h $(HIP_H)
 	@mkdir -p $(@D)
 	mpicc $(MPI_FLAGS) -D__HIP_PLATFORM_AMD__ -DMPI_DEVICE -c $< -o $@
-# what every chip's programs are linked with: test/gpu/hip.sh run builds the rest, a chip beside another
-hip-objects: hipsim build/plain/impl.o $(HIP_PROGRAMS:%=build/hip/%.o) build/hip/hip_wrap.o
+# what every chip's programs are linked with, where the simulator can be built: test/gpu/hip.sh run builds the rest, a chip beside another
+HIP_OBJECTS = hipsim build/plain/impl.o $(HIP_PROGRAMS:%=build/hip/%.o) build/hip/hip_wrap.o
+hip-build: $(if $(filter hip-build,$(MAKECMDGOALS)),$(if $(shell test/gpu/hip.sh missing),,$(HIP_OBJECTS)))
 
 # On an NVIDIA GPU: the same programs built by nvcc, of one architecture each (sm_80: mma.sync; sm_90a: wgmma too). test/gpu/cuda.sh runs them.
 CUDA_CHIPS = sm_80 sm_90 sm_90a

@@ -515,6 +515,9 @@ static void conversion(void) {
     static const double odd[] = {0, -0.0, 65504, 65519.99, 65520, 1e30, -1e300, 0x1p-24, 0x1.8p-25, 0x1p-26, 0x1p-133, 0x1.0080p0, 0x1.0180p0, 0x1.00400001p0, 0x1.002p0,
                                  /* beside the middle between two f16 or two bf16, by less than f32 tells */
                                  0x1.00200004p0, -0x1.005ffffcp0, 0x1.01000004p0, -0x1.02fffffcp0};
+    /* of f32, f16, bf16 and f64; the second is a signaling one */
+    static const uint64_t nan[4][3] = {{0xffc12345, 0x7f800401, 0x7fffffff}, {0xfe09, 0x7c01, 0x7fff}, {0xffc1, 0x7f81, 0x7fff},
+                                       {0xfff8123456789abc, 0x7ff0200000000000, 0x7fffffffffffffff}};
     uint64_t r = 9;
     int n = 0;
     registered();
@@ -536,6 +539,7 @@ static void conversion(void) {
                 for (int64_t i = 0; i < below + above; i++) {
                     const uint64_t x = random_bits(&r);
                     element_put(a, dtype[from], i, x % 8 ? random_normal(&r) : odd[x / 8 % (sizeof odd / sizeof *odd)]);
+                    if (i % 29 == 0) memcpy(a + i * (int64_t)dtype_size(dtype[from]), &nan[from][x % 3], dtype_size(dtype[from]));
                 }
                 proof_poison(want, out_bytes), proof_poison(got, out_bytes);
                 src.data = a + (size_t)below * dtype_size(dtype[from]), dst.data = want;
@@ -867,13 +871,13 @@ static void spoiled_beside_sink(void) {
     enum { Q = 5, DIMS = 3 };
     static const int64_t dims[DIMS] = {64, 200, 300};
     registered();
-    for (int n = 0; n < 3 * DIMS * 3 * 3; n++) {         /* with few keys, with parts, with mixed types */
+    for (int n = 0; n < 3 * DIMS * 3 * 4; n++) {         /* with few keys, with parts, with mixed types, with tiles that all rows see whole */
         const int of = n % 3, type = dtype[n / 3 % 3], way = n / 27;
-        const int64_t dim = dims[n / 9 % DIMS], keys = way == 1 ? 600 : 40;
+        const int64_t dim = dims[n / 9 % DIMS], keys = way == 1 ? 600 : way == 3 ? 256 : 40;
         proof_case c;
         char what[64];
         if (!built(type)) continue;
-        shape(&c, 1, Q, keys, 1, 1, dim, 0, type);
+        shape(&c, 1, way == 3 ? 80 : Q, keys, 1, 1, dim, 0, type);
         if (way == 2) c.d.k.dtype = ATTN_F32;
         proof_draw draw = plain_draw();
         draw.sink = 1;
@@ -2614,16 +2618,16 @@ static void parts_agree(void) {
     for (int i = 0; i < 9; i++) of_type_agrees(&uneven[i / 3], types[i % 3], PLAIN);
 }
 /* A part that no row sees, with NaN for values; a NaN in one far key; a part of far or of -infinite scores; one of far scores whose values are
- * NaN; nothing but -infinite scores, with finite values and with NaN. */
+ * NaN; nothing but -infinite scores, with finite values and with NaN; a part of -infinite scores with a NaN in a tile in its midst. */
 static void parts_spoiled(void) {
     static const parts_case s = {3, 797, 4, 2, 64, 0};     /* the last tile of any kernel is not a whole one */
     static const parts_case wide = {24, 600, 4, 2, 64, 0};
     static const int32_t dtype[] = {ATTN_F32, ATTN_BF16, ATTN_F16};
     registered();
-    for (int n = 0; n < 36; n += n < 18 ? 1 : 2) {
+    for (int n = 0; n < 42; n += n < 18 || n >= 36 ? 1 : 2) {
         char what[48];
         proof_case c;
-        const int way = n / 3 % 6;
+        const int way = n < 36 ? n / 3 % 6 : 6;
         if (!built(dtype[n % 3])) continue;
         in_parts(&c, n < 18 ? &s : &wide, dtype[n % 3], dtype[n % 3], way == 0 ? MASKED : PLAIN);
         attn_desc *d = &c.d;
@@ -2631,11 +2635,11 @@ static void parts_spoiled(void) {
         char *k = (char *)(uintptr_t)d->k.data, *v = (char *)(uintptr_t)d->v.data;
         for (int64_t i = 0; i < d->q_len * 4; i++) element_put((void *)(uintptr_t)d->q.data, dtype[n % 3], i * D, 1);
         for (int64_t j = 0; j < K; j++) {
-            const int part = j >= 256 && j < 512, hit = way == 0 || way == 3 ? part : way == 1 ? j == K - 3 : way == 5;
+            const int part = j >= 256 && j < 512, hit = way == 0 || way == 3 ? part : way == 1 ? j == K - 3 : way == 6 ? j == 400 : way == 5;
             if (way == 0)
                 for (int64_t i = 0; i < d->q_len * 4; i++) if (part) ((char *)(uintptr_t)d->mask.data)[i * K + j] = 0;
             if ((way == 2 || way == 3) && part) element_put(k, dtype[n % 3], j * row, -3e4);
-            if (way >= 4) element_put(k, dtype[n % 3], j * row, (double)float_of(0xff800000));
+            if (way == 4 || way == 5 || (way == 6 && j < 512)) element_put(k, dtype[n % 3], j * row, (double)float_of(0xff800000));
             if (hit) element_put(v, dtype[n % 3], j * row + 5, (double)float_of(0x7fc00000));
         }
         proof_freeze(&c);

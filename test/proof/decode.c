@@ -232,11 +232,23 @@ static void make_q_codes(call *c)
     values(c, 0);
 }
 
+/* The same scores of a tiny scale and tiny q, but huge scales of keys: what is multiplied with the latter must not be flushed to 0. */
+static void make_tiny_units(call *c)
+{
+    const int all = (int)number(70, 127), scale = (int)number(all > 100 ? all - 60 : 40, all > 96 ? 96 : all), q = all - scale;
+    make_k_low(c);
+    EACH_K(c) for (int64_t e = 0; e < c->d.v_dim; e++) v_at(c, j, h)[e] = 127 * (j % 2 ? 1 : -1);
+    c->d.scale = (float)ldexp((double)c->d.scale, -scale);
+    EACH_Q(c) for (int64_t e = 0; e < c->d.head_dim; e++) q_at(c, i, h)[e] = (float)ldexp((double)q_at(c, i, h)[e], -q);
+    EACH_K(c) c->k_scale[j * c->d.kv_heads + h] = (float)ldexp((double)c->k_scale[j * c->d.kv_heads + h], scale + q);
+}
+
 static const struct { const char *name; void (*make)(call *); } kinds[] = {
     { "iid", make_iid }, { "peaked", make_peaked }, { "sink + local", make_sink_local }, { "topics", make_topics }, { "retrieval", make_retrieval },
     { "constant", make_constant }, { "cancelling", make_cancelling }, { "huge key", make_huge_key }, { "huge value", make_huge_value },
     { "sizes", make_sizes }, { "loose scales", make_loose }, { "not finite", make_hole }, { "k low", make_k_low }, { "q off codes", make_q_codes }, { "v low", make_v_low },
-    { "left out", make_left_out }, { "few keys off", make_few }, { "far below", make_far }, { "one long key", make_long } };
+    { "left out", make_left_out }, { "few keys off", make_few }, { "far below", make_far }, { "one long key", make_long },
+    { "tiny units", make_tiny_units } };
 enum { KINDS = sizeof kinds / sizeof *kinds };
 static struct { int64_t calls, rows, planes, redone; double tightest, error, cert, bytes; } seen[KINDS];
 

@@ -313,6 +313,33 @@ static void test_large_bias_scale(void **state)
         }
     }
 }
+/* A bias of +infinity times a negative multiplier, and any times an infinite one: no weight, which is no row where that is all it sees. */
+static int same_or_nan(float got, float want)
+{
+    return got == want || (isnan(got) && isnan(want)) || fabsf(got - want) < 1e-5f * (1 + fabsf(want));
+}
+static void test_infinite_bias_scale(void **state)
+{
+    static const char *const backends[] = { "reference", "flash", "standard" };
+    static const float by[][HEADS] = { { -1, -3e38f }, { -INFINITY, -0.5f } };
+    (void)state;
+    fill_tensors();
+    for (int n = 0; n < 8; n++) {
+        const int64_t rows = n % 2 ? 10 : 1, keys = n / 2 % 2 ? 64 : 70;
+        attn_desc d = { 0 };
+        for (int64_t i = 0; i < rows * keys; i++) bias[i] = i % keys < 5 && n % 2 && i / keys % 2 ? 0 : INFINITY;
+        d.batch = 1, d.heads = HEADS, d.q_len = rows, d.kv_len = keys, d.head_dim = D, d.q.data = q, d.k.data = k, d.v.data = v;
+        d.bias.data = bias, d.bias_scale = by[n / 4], d.bias.stride[0] = d.bias.stride[1] = ATTN_BROADCAST, d.bias.stride[2] = keys;
+        for (int b = 0; b < 3; b++) {
+            d.backend = backends[b], d.o.data = o[b > 0], d.lse = lse[b > 0];
+            assert_ok(attn_forward(&d));
+            for (int64_t i = 0; b && i < rows * HEADS * D; i++)
+                if (!same_or_nan(o[1][i], o[0][i])) fail_msg("%s: o[%d] = %g, not %g", d.backend, (int)i, (double)o[1][i], (double)o[0][i]);
+            for (int64_t r = 0; b && r < rows * HEADS; r++)
+                if (!same_or_nan(lse[1][r], lse[0][r])) fail_msg("%s: lse[%d] = %g, not %g", d.backend, (int)r, (double)lse[1][r], (double)lse[0][r]);
+        }
+    }
+}
 /* A multiplier for each head of a bias that heads share: the bits of a bias of their own, times a power of 2, and the gradient that is its
  * sum. -infinity hides, whatever the multiplier: 0 and negative ones too. */
 static void test_bias_scale(void **state)
@@ -384,6 +411,6 @@ static void test_two_strides(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = { cmocka_unit_test(test_shapes), cmocka_unit_test(test_nan), cmocka_unit_test(test_nan_in_place), cmocka_unit_test(test_nan_wide), cmocka_unit_test(test_nan_gradients), cmocka_unit_test(test_nan_dout), cmocka_unit_test(test_nan_bf16), cmocka_unit_test(test_nan_bias), cmocka_unit_test(test_bias_scale), cmocka_unit_test(test_large_bias_scale), cmocka_unit_test(test_two_strides) };
+    const struct CMUnitTest tests[] = { cmocka_unit_test(test_shapes), cmocka_unit_test(test_nan), cmocka_unit_test(test_nan_in_place), cmocka_unit_test(test_nan_wide), cmocka_unit_test(test_nan_gradients), cmocka_unit_test(test_nan_dout), cmocka_unit_test(test_nan_bf16), cmocka_unit_test(test_nan_bias), cmocka_unit_test(test_bias_scale), cmocka_unit_test(test_large_bias_scale), cmocka_unit_test(test_infinite_bias_scale), cmocka_unit_test(test_two_strides) };
     return cmocka_run_group_tests_name("hidden", tests, NULL, NULL);
 }

@@ -684,6 +684,78 @@ static void test_host_flushes(void **state)
     }
 }
 
+/* The rows of a sequence are cut into parts of which none is too small for the packing, whatever their number. */
+static void test_even_units(void **state)
+{
+    static float o[2400 * D];
+    (void)state;
+    for (int64_t n = 1100; n < 2400; n += 60) {
+        attn_statistics told;
+        attn_desc d = make(1, n, n);
+        d.heads = 1, d.scale = 0.1f, d.flags = ATTN_SCALE, d.backend = "adaptive", d.tolerance = 0.05f, d.o.data = o, d.statistics = &told;
+        if (no_products(&d)) skip();
+        assert_ok(attn_forward(&d));
+        if (told.tiles_f32 || told.why[0]) fail_msg("%d rows: %d tiles of f32, '%s'", (int)n, (int)told.tiles_f32, told.why);
+    }
+}
+
+/* A cache of int16 with room for KEYS keys. */
+enum { KEYS_INT16 = 10380, DIM_INT16 = 64, ROWS_INT16 = 6 };
+static attn_desc decode_call(float *o)
+{
+    static int8_t planes[(KEYS_INT16 * DIM_INT16 / ATTN_PLANE + 1) * ATTN_PLANE * 2];
+    static float scale[KEYS_INT16];
+    attn_desc d = { 0 };
+    for (int64_t i = 0; i < COUNT(planes); i++) planes[i] = (int8_t)(i * 7 % 200 - 100);
+    for (int64_t j = 0; j < KEYS_INT16; j++) scale[j] = 0.001f;
+    d.batch = 1, d.heads = 4, d.kv_heads = 1, d.q_len = ROWS_INT16, d.kv_len = KEYS_INT16, d.head_dim = DIM_INT16, d.q.data = numbers[0], d.o.data = o;
+    d.k.data = d.v.data = planes, d.k.dtype = d.v.dtype = ATTN_INT16, d.k.scale = d.v.scale = scale, d.tolerance = 0.01f;
+    return d;
+}
+/* Its workspace follows from the description: not from how long the sequence is, nor from who calls. */
+static void nested_call(void *arg, int64_t i)
+{
+    attn_desc *d = (attn_desc *)arg;
+    if (i == 0) d->device = (int32_t)attn_forward(d);
+}
+static void test_decode_workspace(void **state)
+{
+    static float o[4 * ROWS_INT16 * DIM_INT16];
+    int32_t used_q = ROWS_INT16, used_k = KEYS_INT16;
+    attn_plan plan[2];
+    attn_desc d = decode_call(o), w = { 0 };
+    (void)state;
+    d.seq.used_q = &used_q, d.seq.used_k = &used_k, d.threads = 5, d.backend = "adaptive", w.threads = 2;
+    assert_ok(attn_query(&d, NULL, &plan[0]));
+    void *memory = malloc(plan[0].workspace_size + 64);
+    d.workspace = (void *)(((uintptr_t)memory + 63) & ~(uintptr_t)63), d.workspace_size = plan[0].workspace_size;
+    for (used_k = KEYS_INT16; used_k > 100; used_k = used_k / 3) {
+        assert_ok(attn_query(&d, NULL, &plan[1]));
+        assert_true(plan[1].workspace_size == plan[0].workspace_size);
+        assert_ok(attn_forward(&d));
+        attn_parallel(&w, nested_call, &d, 2);
+        assert_ok((attn_status)d.device);
+    }
+    free(memory);
+}
+/* Rows that see no key are not why others were computed exactly; more rows than are ever decoded are a matter of the description. */
+static void test_decode_told(void **state)
+{
+    static float o[4 * ROWS_INT16 * DIM_INT16];
+    int32_t used_q = 1;
+    attn_statistics told;
+    attn_desc d = decode_call(o);
+    (void)state;
+    d.heads = 1, d.q_len = 2, d.seq.used_q = &used_q, d.backend = "adaptive", d.statistics = &told;
+    assert_ok(attn_forward(&d));
+    assert_true(told.tiles_int16 > 0);
+    assert_string_equal(told.why, "");
+    d = decode_call(o), d.backend = "adaptive";
+    assert_int_equal(attn_forward(&d), ATTN_ERR_DECLINED);
+    d.heads = 1;
+    assert_ok(attn_forward(&d));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -692,6 +764,7 @@ int main(void)
         cmocka_unit_test(test_told_by_threads), cmocka_unit_test(test_lse_error), cmocka_unit_test(test_lse_many_keys), cmocka_unit_test(test_absolute_units), cmocka_unit_test(test_padded_units),
         cmocka_unit_test(test_sampled_far), cmocka_unit_test(test_nothing_seen), cmocka_unit_test(test_rising), cmocka_unit_test(test_small_queries),
         cmocka_unit_test(test_wide_declined), cmocka_unit_test(test_million_keys), cmocka_unit_test(test_host_flushes), cmocka_unit_test(test_why_f64),
+        cmocka_unit_test(test_even_units), cmocka_unit_test(test_decode_workspace), cmocka_unit_test(test_decode_told),
     };
     fill_all();
     return cmocka_run_group_tests_name("tolerance", tests, NULL, NULL);
