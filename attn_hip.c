@@ -1351,6 +1351,8 @@ struct gpu_all_keys {
 struct gpu_end {
     float factor, lse;
     bool alive; /* it has seen a key whose score is not -infinity */
+    /* A sink far above leaves a factor of 0, and what is not finite has to show all the same. */
+    __device__ bool kept() const { return alive || factor != 0.0f; }
 };
 __device__ static inline float gpu_exp_of(float x, float rest) {
     const float log2e = 1.44269502f, log2e_rest = 1.92596303e-8f, y = x * log2e;
@@ -1647,7 +1649,7 @@ __device__ static __forceinline__ void gpu_scalar_row(
         char *o = gpu_o_row(end, seq, h, i);
         for (int n = 0; n < DIMS; n++) {
             const int32_t c = c0 + n * GPU_WAVE + lane;
-            const float x = e.alive || e.factor != 0.0f ? (acc[n] + rest[n]) * e.factor : 0.0f;
+            const float x = e.kept() ? (acc[n] + rest[n]) * e.factor : 0.0f;
             if (c < end.v_dim) gpu_put(o, end.o_dtype, c, x);
         }
     }
@@ -3620,7 +3622,7 @@ template <class S> struct gpu_flash16 {
             for (int c = 0; c < ACC / 8; c++) {
                 float x[8];
                 GPU_UNROLL for (int n = 0; n < 8; n++)
-                    x[n] = e.alive || e.factor != 0.0f ? o[tile][8 * c + n] * factor : 0.0f;
+                    x[n] = e.kept() ? o[tile][8 * c + n] * factor : 0.0f;
                 gpu_store8<S::ALIGN>(p, to, tile * TILE + 16 * c + 8 * (lane() / TILE), x);
             }
         return e.alive;
@@ -6554,7 +6556,7 @@ template <class S> struct gpu_flash_mma {
             GPU_UNROLL for (int g = 0; g < S::DIM_TILES; g += 4) {
                 float x[4][2], z[8];
                 GPU_UNROLL for (int n = 0; n < 8; n++)
-                    x[n / 2][n % 2] = e.alive || e.factor != 0.0f ? sum_of(y, 2 * g + n) * factor : 0.0f;
+                    x[n / 2][n % 2] = e.kept() ? sum_of(y, 2 * g + n) * factor : 0.0f;
                 turn(x);
                 GPU_UNROLL for (int n = 0; n < 8; n++)
                     z[n] = x[n / 2][n % 2];

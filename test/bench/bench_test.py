@@ -241,6 +241,9 @@ def test_lengths():
 
 def test_gpu(folder):
     """Without a GPU, a row says why; alone it is bad input. With one, its times are there."""
+    refused("--device cpu with hip", folder, "--device", "cpu", "--backend", "hip,flash", "--seq-len", 64)
+    table = run("--device", "cpu", "--seq-len", 32, "--iterations", 1).stdout
+    report("--device cpu", None if " flash " in table and not re.search(r"^\S.* hip ", table, re.M) else table)
     done = run("--backend", "hip,flash", "--seq-len", 64, "--iterations", 2, "--format", "json")
     rows = {r["backend"]: r for r in json.loads(done.stdout)["rows"]}
     hip = rows["hip"]
@@ -527,6 +530,20 @@ def test_choice(folder):
     done = run(*"--projections --page-size 8 --seq-len 16 --iterations 1".split())
     good = done.returncode == 2 and "nothing was measured" in done.stderr
     report("everything declined", None if good else done.stdout + done.stderr)
+    # the prefill of a generation is forward, whatever the step's pass
+    done = run(*"--suite rocmforge --backward --iterations 2 --format json --filter".split(), "generate B1 S1:128 ")
+    document, fault = checked(done.stdout)
+    good = done.returncode == 0 and document and document["rows"] and not any(r["status"] == "wrong" for r in document["rows"])
+    report("a generation with --backward", fault or (None if good else done.stdout + done.stderr))
+    # the reference walks along keys that a window hides
+    done = run(*"--seq-len 32768 --num-heads 1 --head-dim 8 --window 8,0 --backend flash --iterations 1 --format json".split())
+    rows = json.loads(done.stdout)["rows"]
+    report("a few rows of a narrow window are verified", None if 256 <= rows[0]["rows_verified"] < 32768 else done.stdout)
+    with open(os.devnull) as nothing:
+        saved = os.path.join(folder, "closed.csv")
+        command = [BENCH, *"1 16 1 8 --iterations 3 --processes 2 --save-baseline".split(), saved]
+        done = subprocess.run(["sh", "-c", 'exec "$@" <&-', "sh", *command], stdin=nothing, capture_output=True, text=True)
+        report("without stdin", None if done.returncode == 0 and os.path.getsize(saved) > 0 else done.stderr)
     done = run(*"1 16 2 8 --iterations 7 --cold --format json".split())
     document, fault = checked(done.stdout)
     command = document and document["context"]["command"][1:] == "1 16 2 8 --iterations 7 --cold --format json".split()
@@ -1193,6 +1210,20 @@ def test_interrupt():
             else "exit code %d" % child.returncode
         ),
     )
+    with tempfile.TemporaryDirectory() as folder:       # a process that it waits for is told, once
+        child = subprocess.Popen(
+            [BENCH, *"1 256 4 64 --backend flash --iterations 2000 --processes 20 --format json --save-baseline".split(), os.path.join(folder, "b.csv")],
+            stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+        time.sleep(2)
+        child.send_signal(signal.SIGTERM)
+        try:
+            text = child.communicate(timeout=60)[0]
+        except subprocess.TimeoutExpired:
+            child.kill()
+            text = child.communicate()[0]
+        document, fault = checked(text)
+        left = subprocess.run(["pgrep", "-f", os.path.join(folder, "b.csv")], capture_output=True, text=True).stdout
+        report("SIGTERM while a child runs", fault or (None if child.returncode == 130 and not left else "exit code %d, %s left" % (child.returncode, left)))
 
 
 def main():
