@@ -112,9 +112,9 @@
    term may be as large as f32 can say, and their sum with a score larger, without making a row empty
    or infinite. An lse beyond f32 is written as FLT_MAX or -FLT_MAX. A softcap of 2^100 and more
    counts as none. Products of q and k below 2^-126 are 0, which counts where scale is 2^100 and
-   more. |v| times the row's sum of exp(score - row_max), at most its number of keys, has
-   to stay below FLT_MAX too: beyond that o is infinite where the exact mean is not (the reference's
-   is finite). Sums over keys and over dims are cut into sums from zero, so that no error grows with
+   more. |v| times the row's sum of exp(score - row_max), at most its number of keys, has to stay
+   below FLT_MAX too: beyond that o is infinite where the exact mean is not (the reference's is
+   finite). Sums over keys and over dims are cut into sums from zero, so that no error grows with
    their number.
 
  3. PROMISES
@@ -773,9 +773,10 @@ ATTN_API attn_status attn_forward_team(const attn_desc *d, attn_team *team);
 ATTN_API attn_status attn_backward_team(const attn_desc *d, const attn_grad *g, attn_team *team);
 /* What a call with this description would run, the workspace it needs, and why every other
  * backend declines. Touches no tensor; data pointers may be NULL, but an optional one that the call
- * will have (dbias, append's k and v, scales) is to be there. g NULL: forward. Where the call would be refused, the plan is
- * empty but for `why`; what pointers alone decide is left to the call: tensors that are NULL, that
- * overlap or pass the end of the address space, and the workspace that is given. */
+ * will have (dbias, append's k and v, scales) is to be there. g NULL: forward. Where the call would
+ * be refused, the plan is empty but for `why`; what pointers alone decide is left to the call:
+ * tensors that are NULL, that overlap or pass the end of the address space, and the workspace that
+ * is given. */
 ATTN_API attn_status attn_query(const attn_desc *d, const attn_grad *g, attn_plan *plan);
 /* The attention over the union of key sets from the parts' o and lse: d gives shape, o, lse,
  * sink (added once; the parts are computed without it). lse[p] is shaped like d->lse. 0 parts is

@@ -327,7 +327,7 @@ static void test_infinite_bias_scale(void **state)
     for (int n = 0; n < 8; n++) {
         const int64_t rows = n % 2 ? 10 : 1, keys = n / 2 % 2 ? 64 : 70;
         attn_desc d = { 0 };
-        for (int64_t i = 0; i < rows * keys; i++) bias[i] = i % keys < 5 && n % 2 && i / keys % 2 ? 0 : INFINITY;
+        for (int64_t i = 0; i < rows * keys; i++) bias[i] = i % keys < 5 && i / keys % 2 ? 0 : i / keys % 3 == 2 ? 3 : INFINITY;
         d.batch = 1, d.heads = HEADS, d.q_len = rows, d.kv_len = keys, d.head_dim = D, d.q.data = q, d.k.data = k, d.v.data = v;
         d.bias.data = bias, d.bias_scale = by[n / 4], d.bias.stride[0] = d.bias.stride[1] = ATTN_BROADCAST, d.bias.stride[2] = keys;
         for (int b = 0; b < 3; b++) {
