@@ -775,8 +775,7 @@ ATTN_API attn_status attn_backward_team(const attn_desc *d, const attn_grad *g, 
  * backend declines. Touches no tensor; data pointers may be NULL, but an optional one that the call
  * will have (dbias, append's k and v, scales) is to be there. g NULL: forward. Where the call would
  * be refused, the plan is empty but for `why`; what pointers alone decide is left to the call:
- * tensors that are NULL, that overlap or pass the end of the address space, and the workspace that
- * is given. */
+ * the workspace, and tensors that are NULL, that overlap or pass the end of the address space. */
 ATTN_API attn_status attn_query(const attn_desc *d, const attn_grad *g, attn_plan *plan);
 /* The attention over the union of key sets from the parts' o and lse: d gives shape, o, lse,
  * sink (added once; the parts are computed without it). lse[p] is shaped like d->lse. 0 parts is

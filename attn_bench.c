@@ -183,7 +183,8 @@
    program does. Each has its median; old and new are the lowest tenths of those, for other load only
    ever slows a process down. The interval is a bootstrap over processes; p is the share of the ways
    to deal the processes to two runs that rank the fastest tenths of the two as far apart. With
-   fewer than five processes calls take their place, and one line warns. A row is slower when p is
+   fewer than five processes calls take their place, and one line warns; of fewer than ten one slow
+   one among the saved may hide that a program is slower. A row is slower when p is
    below 0.01 and the interval lies above 5%; the run then measures once more, in new processes, and
    only a row that is slower again makes the exit code 1. It is `same` when the interval is within
    5%, and else `unclear`, which makes no exit code. What a slower clock explains of a row that is
@@ -1591,7 +1592,8 @@ static const char *parse_npy_header(const char *header, npy *a) {
         char *end;
         long long n = strtoll(s, &end, 10);
         if (end == s || n < 0 || a->dims == 4 || (n && a->count > (INT64_MAX >> 8) / n))
-            return "must have at most 4 dimensions, none of them negative";
+            return "must have at most 4 dimensions, none of them negative, and fewer than 2^55 "
+                   "elements";
         a->shape[a->dims++] = n;
         a->count *= n;
         s = end;
@@ -6385,6 +6387,8 @@ static int text_width(const bench *b, const suite *s, const struct field *f) {
 static void case_label(const bench *b, const row *r, char text[256]) {
     snprintf(text, 256, "%s", r->name);
     if (b->opt.wide) return;
+    if (r->c->v[SEED] != axes[SEED].normal)
+        snprintf(text + strlen(text), 32, " seed %lld", (long long)r->c->v[SEED]);
     if (r->c->v[DTYPE] != ATTN_F32) snprintf(text + strlen(text), 32, " %.8s", r->dtype);
     if (strcmp(r->kv_dtype, r->dtype)) snprintf(text + strlen(text), 32, " kv %.8s", r->kv_dtype);
     if (r->threads != NO_INT && r->threads != attn_threads())
@@ -7456,7 +7460,7 @@ static list thinned(list all, double room[MOST_PROCESSES]) {
  * same: the interval has no such change in it; where it has, and nothing is shown, that is unclear.
  * The samples of a process are no independent ones: with enough processes their medians are ranked. */
 static const double SIGNIFICANT = 0.01, NOTICEABLE = 1.05;
-enum { ENOUGH_PROCESSES = 5 };
+enum { ENOUGH_PROCESSES = 5, SURE_PROCESSES = 10 }; /* of fewer a slow one hides a change */
 
 static comparison compare_samples(const samples *old, const samples *now) {
     comparison c = {.verdict = "same",
@@ -7633,7 +7637,7 @@ static int judge_baseline(bench *b, const row *rows, int64_t count, const baseli
         fprintf(stderr,
             "attn_bench: baseline: calls of %d process(es) are compared as if each were one: "
             "--processes %d and more are surer\n",
-            fewest, ENOUGH_PROCESSES);
+            fewest, SURE_PROCESSES);
     return slow || faults ? EXIT_WRONG : 0;
 }
 
@@ -8470,7 +8474,7 @@ static int deliver(bench *b, const baseline *old) {
     if (old->count && !strcmp(b->writer->name, "csv")) print_comparisons(stderr, b);
     if (fflush(document) || ferror(document) || b->broken)
         bad = refuse("stdout: %s", strerror(b->broken ? b->broken : errno));
-    if (b->opt.output_dir) {
+    if (b->opt.output_dir && (b->row_count || !b->broken)) {
         int reports_bad = write_reports(b, b->opt.output_dir);
         bad = bad ? bad : reports_bad;
     }

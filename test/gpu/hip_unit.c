@@ -876,7 +876,7 @@ static void spoiled_beside_sink(void) {
         const int64_t dim = dims[n / 9 % DIMS], keys = way == 1 ? 600 : way == 3 ? 256 : 40;
         proof_case c;
         char what[64];
-        if (!built(type)) continue;
+        if (!built(type) || (getenv("HIP_EMULATED") && (way != 3 || dim > 64))) continue;      /* the rest is run by chips */
         shape(&c, 1, way == 3 ? 80 : Q, keys, 1, 1, dim, 0, type);
         if (way == 2) c.d.k.dtype = ATTN_F32;
         proof_draw draw = plain_draw();
