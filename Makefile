@@ -111,10 +111,10 @@ targets: build/targets
 build/targets: test/bench/targets.c test/common/random.h attn.h
 	@mkdir -p build
 	$(CC) -O2 -std=c99 $(TESTWARN) -I. -pthread $< -o $@
-# It has no test but its measurements: CI looks at its language alone.
+# They have no test but their measurements: CI looks at their language alone.
 .PHONY: targets-check
 targets-check:
-	$(CC) -fsyntax-only -std=c99 $(TESTWARN) -I. -pthread test/bench/targets.c
+	@for f in targets adaptive compare; do $(CC) -fsyntax-only -std=c99 $(TESTWARN) -I. -Itest/common -pthread test/bench/$$f.c || exit 1; done
 
 ## adaptive      what a tolerance buys, with errors and certificates, into test/results/adaptive.md, on an idle machine
 .PHONY: adaptive

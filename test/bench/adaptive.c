@@ -276,8 +276,10 @@ static int decode_table(int threads)
         decode_data(kind, query, keys, values);
         for (int64_t r = 0; r < D_ROWS; r++)
             for (int n = 0; n < 2; n++) {
-                attn__append_row((n ? values : keys) + r * D_DIM, D_DIM, ATTN_F16, half[n], r * D_DIM, NULL);
-                attn__append_row((n ? values : keys) + r * D_DIM, D_DIM, ATTN_INT16, codes[n], r * D_DIM, scales[n] + r);
+                float row[2][D_DIM];            /* which are written over */
+                for (int copy = 0; copy < 2; copy++) memcpy(row[copy], (n ? values : keys) + r * D_DIM, sizeof row[copy]);
+                attn__append_put(row[0], D_DIM, ATTN_F16, half[n], r * D_DIM, NULL);
+                attn__append_put(row[1], D_DIM, ATTN_INT16, codes[n], r * D_DIM, scales[n] + r);
             }
         for (int64_t i = 0; i < D_ROWS * D_DIM; i++) most = fmax(most, fabs((double)values[i]));
         for (int n = 0; n < 4; n++) {
