@@ -270,6 +270,7 @@ static int decode_table(int threads)
     float *keys = get(D_ROWS * D_DIM * 4), *values = get(D_ROWS * D_DIM * 4), *query = get(D_HEADS * D_DIM * 4), *out = get(D_HEADS * D_DIM * 4);
     char *half[2] = { get(D_ROWS * D_DIM * 2), get(D_ROWS * D_DIM * 2) }, *codes[2] = { get(D_ROWS * D_DIM * 2), get(D_ROWS * D_DIM * 2) };
     float *scales[2] = { get(D_ROWS * 4), get(D_ROWS * 4) }, *bound = get(D_HEADS * 4);
+    attn_isa();                                     /* the machine is known before a part of the library is called alone */
     for (int kind = 0; kind < 3; kind++) {
         double most = 0, ms[3];
         attn_desc d[4];
