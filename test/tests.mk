@@ -94,7 +94,7 @@ step       = $(subst @,-,$(subst /,-,$(1:plain/%=%))) | $(addprefix ATTN_ISA=,$(
              $(ENV_$(firstword $(subst /, ,$(1)))) $(call program,$(1)) $(ARGS_$(1))
 steps      = @:$(foreach r,$(1),$(info $(call step,$(r))))
 
-.PHONY: units units-full unit-steps unit-steps-full proofs proofs-full proof-steps proof-steps-full
+.PHONY: mpi-build units units-full unit-steps unit-steps-full proofs proofs-full proof-steps proof-steps-full
 units:            $(call programs,$(UNIT_RUNS))
 units-full:       $(call programs,$(UNIT_RUNS_FULL))
 proofs:           $(call programs,$(PROOF_RUNS) $(BESIDE_RUNS))
@@ -132,6 +132,7 @@ $(foreach w,$(WAYS),$(eval $(call WAY_RULES,$(w))))
 build/fuzz/fuzz: build/fuzz/fuzz.o build/fuzz/impl.o
 	$(WAY_fuzz) -fsanitize=fuzzer -pthread $^ -o $@ -lm
 # attention over MPI: portable code alone; messages and slices are small, so that many are cut
+mpi-build: $(if $(filter mpi-build,$(MAKECMDGOALS)),$(if $(shell command -v mpicc),$(addprefix build/mpi/,mpi_test lacks attn_bench)))
 MPI_FLAGS = -O1 $(STRICT) -DATTN_MPI -DATTN_MPI_PIECE=20011 -DATTN__MPI_SLICE=16 -DATTN_NO_AVX2 -DATTN_NO_AVX512
 build/mpi/impl.o: test/common/impl.c attn.h
 	@mkdir -p $(@D)

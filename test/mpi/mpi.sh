@@ -18,7 +18,7 @@ if [ "$count" = large ]; then
     make -s build/mpi/large && ranks 2 build/mpi/large
     exit
 fi
-make -s build/mpi/mpi_test build/mpi/lacks build/mpi/attn_bench || exit 1
+make -s mpi-build || exit 1
 status=0
 for ranks in 1 2 3 4 7; do
     echo "-- $ranks ranks"
