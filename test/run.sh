@@ -4,8 +4,8 @@
 # A step is a line `name | command`, run by bash in the repository root. A line `name ! command` waits for
 # everything before it and runs alone; it may use both processors. A line `build - targets` says what make is to build before
 # the first step: those of all files in one call, so that both processors wait for each other once. A line `+ command` stands
-# for the steps that the command prints. Empty lines and lines that begin with # are skipped. A step counts its tests in one of two ways: it prints lines `N passed, N failed, N skipped`, or it
-# is a cmocka program. A step that exits non-zero without a failed test, or counts no test at all, is one failure more.
+# for the steps that the command prints. Empty lines and lines that begin with # are skipped. A step counts its tests in one of
+# two ways: it prints lines `N passed, N failed, N skipped`, or it is a cmocka program. A step that exits non-zero without a failed test, or counts no test at all, is one failure more.
 # For each step a line `== name: 12.3 s` is printed, and its output when it failed or VERBOSE is set. What failed is named again at
 # the end with the lines of its output that say why.
 # The last line of all is `N passed, N failed, N skipped`; the exit status is 1 when anything failed.

@@ -313,11 +313,11 @@ static void test_large_bias_scale(void **state)
         }
     }
 }
-/* A bias of +infinity times a negative multiplier, and any times an infinite one: no weight, which is no row where that is all it sees. */
 static int same_or_nan(float got, float want)
 {
     return got == want || (isnan(got) && isnan(want)) || fabsf(got - want) < 1e-5f * (1 + fabsf(want));
 }
+/* A bias of +infinity times a negative multiplier, and any times an infinite one: no weight, which is no row where that is all it sees. */
 static void test_infinite_bias_scale(void **state)
 {
     static const char *const backends[] = { "reference", "flash", "standard" };
