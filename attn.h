@@ -4561,6 +4561,7 @@ static int attn__named_adaptive(const attn_desc *d) {
 #define ATTN__INT16_LEAST 8.47032947e-22f /* 2^-70 */
 #define ATTN__SAMPLE_ROWS 24              /* of a unit, that are computed both ways at least */
 #define ATTN__SAMPLE_FIRST 8              /* those of the largest certificates, before */
+#define ATTN__PACKED_ROWS 24              /* packing the keys takes as long as so many rows */
 #define ATTN__FILTER_KEYS 2048            /* fewer do not make up for the filter */
 #define ATTN__FILTER_MANY 2048 /* rows of a unit: a look at all keys costs little beside them */
 #define ATTN__BOUND_MOST 30000 /* of attn__int16.bound, in size */
@@ -4648,8 +4649,8 @@ typedef struct attn__int16 {
     attn__filter *filter;
     float *row[ATTN__ROW_ARRAYS];
     float *O;              /* [rows_pad][v_pad] */
-    float *sampled;        /* [BM / SAMPLE_SHARE + 1][q_pad of flash]: q of the rows listed */
-    int32_t *list;         /* rows that are computed both ways */
+    float *sampled;        /* [listed_most][q_pad of flash]: q of the rows listed */
+    int32_t *list;         /* rows that are computed beside each other as flash does it */
     float *k_step, *v_key; /* [BN] of a key: step of the codes, largest element of |v| */
     float *v_top, *v_low;  /* [v_pad] of a column: most v, most -v */
     float *v_length;       /* [v_pad] of a column: sum of v^2, then its root */
@@ -4673,6 +4674,8 @@ static void attn__int16_rows(const attn__adaptive *job, const attn__rows *u, con
 static void attn__int16_write(const attn__adaptive *job, const attn__rows *u, const attn__int16 *t);
 static const float *attn__adaptive_listed(const attn__adaptive *job, const attn__rows *u,
     const attn__int16 *t, int64_t n, const float **sum);
+static void attn__listed_write(
+    const attn__adaptive *job, const attn__rows *u, const attn__int16 *t, int64_t n);
 /* Codes of bytes of a row, in fours of fours. */
 static int64_t attn__bytes_pad(const attn_desc *d) { return attn__round_up(d->head_dim, 16); }
 /* Rows of a unit, of so many of a sequence, that are to be drawn: see adaptive_sample. */
@@ -4680,8 +4683,12 @@ static int64_t attn__sampled_wanted(const attn_desc *d, int64_t units) {
     const double wanted = (0.5 + 2.6 / (double)units) / (1 - (double)d->quantile);
     return attn__max((int64_t)(wanted < 1e6 ? wanted : 1e6) + 1, ATTN__SAMPLE_ROWS);
 }
-/* It does not pay to compute more than a fifth of a unit both ways. */
+/* So many rows are computed beside each other that do not lie so: a fifth of a unit. It does not pay
+ * to compute more of it both ways. */
 #define ATTN__SAMPLE_SHARE 5
+static int64_t attn__listed_most(const attn__adaptive *job) {
+    return job->flash.BM / ATTN__SAMPLE_SHARE + 1;
+}
 /* The parts of it, the next at byte *at; NULL, where only the bytes are asked for. */
 static void *attn__int16_part(char *scratch, int64_t *at, int64_t bytes) {
     void *p = scratch ? scratch + *at : NULL;
@@ -4706,9 +4713,8 @@ static int64_t attn__int16_carve(
     t->filter = ATTN__PART(attn__filter, 1);
     for (int n = 0; n < ATTN__ROW_ARRAYS; n++) t->row[n] = ATTN__PART(float, rows);
     t->O = ATTN__PART(float, rows *v);
-    const int64_t both = job->d->quantile > 0 ? job->flash.BM / ATTN__SAMPLE_SHARE + 1 : 0;
-    t->sampled = ATTN__PART(float, both * job->flash.q_pad);
-    t->list = ATTN__PART(int32_t, both);
+    t->sampled = ATTN__PART(float, attn__listed_most(job) * job->flash.q_pad);
+    t->list = ATTN__PART(int32_t, attn__listed_most(job));
     t->v_top = ATTN__PART(float, v);
     t->v_low = ATTN__PART(float, v);
     unsigned char *left = ATTN__PART(unsigned char, attn__ceil_div(rows, 2 * MR) * job->chunks);
@@ -5182,19 +5188,36 @@ static int attn__some_beyond(const attn__adaptive *job, const attn__rows *u, con
     while (r < u->rows && (double)t->cert[r] <= attn__allowed(job->d, t, r)) r++;
     return r < u->rows;
 }
-/* Failed rows again. Fewer than `gap` rows between two of them, which cost less than one more packing,
- * run along; they are written over, so that a row's bits follow from its own certificate. */
+/* Failed rows again: those that lie together, or, where that is less, all of them in lists. Fewer than
+ * `gap` rows between two of them run along, and are written over, so that a row's bits follow from its
+ * own certificate. */
 static void attn__adaptive_redo(
     const attn__adaptive *job, const attn__rows *u, const attn__int16 *t, int64_t gap) {
+    const int64_t most = attn__listed_most(job);
+    int64_t failed = 0, along = 0, n = 0;
+    for (int64_t r = 0, from = -gap - 1; r < u->rows; r++) {
+        if (t->cert[r] != ATTN__FAILED) continue;
+        along += r - from <= gap ? r - from : ATTN__PACKED_ROWS + 1;
+        from = r;
+        failed++;
+    }
+    t->tally->redone += failed;
+    /* keys that a list would have at once are parts of flash's */
+    const int lists = attn__split_keys(&u->s, job->flash.group) >= u->s.k_len &&
+                      failed + attn__ceil_div(failed, most) * ATTN__PACKED_ROWS < along;
     for (int64_t r = 0, end; r < u->rows; r = end) {
         end = r + 1;
         if (t->cert[r] != ATTN__FAILED) continue;
-        t->tally->redone++;
-        for (int64_t next = end; next < attn__min(u->rows, end + gap); next++) {
-            if (t->cert[next] != ATTN__FAILED) continue;
-            t->tally->redone++;
-            end = next + 1;
+        if (lists) {
+            t->list[n++] = (int32_t)r;
+            failed--;
+            if (n < most && failed > 0) continue;
+            attn__listed_write(job, u, t, n);
+            n = 0;
+            continue;
         }
+        for (int64_t next = end; next < attn__min(u->rows, end + gap); next++)
+            if (t->cert[next] == ATTN__FAILED) end = next + 1;
         attn__adaptive_dense(job, u, r, end, t);
     }
 }
@@ -7719,9 +7742,9 @@ static void attn__listed_group(
     isa->group_softmax(&g, max, alpha);
     attn__group_output(&g, alpha, 0);
 }
-/* The n rows listed, as flash computes rows beside each other: O, and in *sum its sums. */
-static const float *attn__adaptive_listed(const attn__adaptive *job, const attn__rows *u,
-    const attn__int16 *t, int64_t n, const float **sum) {
+/* The n rows listed, as flash computes rows beside each other. */
+static attn__tile attn__listed_tile(
+    const attn__adaptive *job, const attn__rows *u, const attn__int16 *t, int64_t n) {
     const attn__flash *f = &job->flash;
     const attn_desc *d = job->d;
     const int64_t i0 = attn__row_query(u, 0), i1 = attn__row_query(u, u->rows - 1);
@@ -7760,8 +7783,29 @@ static const float *attn__adaptive_listed(const attn__adaptive *job, const attn_
     }
     if (folds) attn__fold(&row, &o, 0);
     if (folds) attn__unfold(&row, &o);
+    return o;
+}
+/* O of the n rows listed, and in *sum its sums. */
+static const float *attn__adaptive_listed(const attn__adaptive *job, const attn__rows *u,
+    const attn__int16 *t, int64_t n, const float **sum) {
+    const attn__tile o = attn__listed_tile(job, u, t, n);
     *sum = o.sum;
     return o.O;
+}
+/* o and lse of the n rows listed. */
+static void attn__listed_write(
+    const attn__adaptive *job, const attn__rows *u, const attn__int16 *t, int64_t n) {
+    attn__tile o = attn__listed_tile(job, u, t, n);
+    attn__rows row = *u;
+    row.rows = 1;
+    for (int64_t x = 0; x < n; x++) {
+        row.row0 = u->row0 + t->list[x];
+        attn__isa()->finish(&row, &o, 0, 1);
+        o.O += job->flash.v_pad;
+        o.max++;
+        o.sum++;
+        if (job->d->statistics) t->tally->f32 += attn__tiles(u, t->list[x], t->list[x] + 1);
+    }
 }
 
 /* ---- chunks of keys left out ---- */

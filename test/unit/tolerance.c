@@ -173,6 +173,54 @@ static void test_sampled_redone(void **state)
     }
 }
 
+/* Rows that are computed again have the bits of a call without a tolerance, whether they lie together or are picked out of others, which are not
+ * computed with them; so have those that a NaN spoils. The keys of few rows are split. */
+static void test_redone_bits(void **state)
+{
+    enum { ROWS = 400, KEYS = 2304, DIM = 12, OUT = ROWS * H * DIM };
+    static float q[OUT], k[KEYS * DIM], v[KEYS * DIM], o[OUT], want[OUT], lse[ROWS * H], want_lse[ROWS * H], cert[ROWS * H];
+    static uint16_t narrow[3][KEYS * DIM];
+    float *const wide[3] = { q, k, v };
+    const int64_t count[3] = { OUT, KEYS * DIM, KEYS * DIM };
+    (void)state;
+    for (int n = 0; n < 32; n++) {
+        const int type = n % 4 == 3 ? ATTN_BF16 : n % 4 == 2 ? ATTN_F16 : ATTN_F32, spoiled = n / 4 % 2, together = n / 8 == 1, causal = n / 8 == 2, split = n / 8 == 3;
+        const int64_t rows = split ? 120 : ROWS, keys = split ? KEYS : 1280;
+        int64_t again = 0, tiles = 0;
+        attn_statistics s;
+        attn_desc d = make(1, rows, keys);
+        for (int64_t i = 0; i < OUT; i++) {
+            const int64_t row = i / H / DIM;                        /* of these the codes of the other elements are too coarse */
+            q[i] = i % DIM == 11 && (together ? row >= 51 && row < 61 : row % 16 == 5) ? 3000 : numbers[0][i];
+        }
+        for (int64_t i = 0; i < KEYS * DIM; i++) k[i] = i % DIM == 11 ? 0 : numbers[1][i], v[i] = numbers[2][i];
+        if (spoiled) v[(keys - 10) * DIM + 3] = NAN;                       /* where causal, of some rows */
+        for (int t = 0; t < 3 && type != ATTN_F32; t++) {
+            const int64_t shape[4] = { 1, count[t], 1, 1 };
+            attn_in from = { 0 };
+            attn_out to = { 0 };
+            from.data = wide[t], from.dtype = ATTN_F32, to.data = narrow[t], to.dtype = type;
+            assert_ok(attn_convert(shape, from, to, NULL));
+        }
+        d.head_dim = DIM, d.flags = causal ? ATTN_CAUSAL : 0;
+        d.q.data = type == ATTN_F32 ? (void *)q : narrow[0], d.k.data = type == ATTN_F32 ? (void *)k : narrow[1], d.v.data = type == ATTN_F32 ? (void *)v : narrow[2];
+        d.q.dtype = d.k.dtype = d.v.dtype = type, d.backend = "flash", d.o.data = want, d.lse = want_lse;
+        assert_ok(attn_forward(&d));
+        d.backend = "adaptive", d.o.data = o, d.lse = lse, d.tolerance = 0.01f, d.cert = cert, d.statistics = &s;
+        if (no_products(&d)) skip();
+        assert_ok(attn_forward(&d));
+        for (int64_t i = 0; i < rows * H; i++) {
+            const int64_t row = i / H, at = i % H * rows + row;
+            if (cert[at] != 0) continue;
+            again++, tiles += causal ? (keys - rows + row) / 128 + 1 : keys / 128;
+            if (memcmp(o + i * DIM, want + i * DIM, DIM * 4) || memcmp(lse + at, want_lse + at, 4)) fail_msg("way %d: row %d, head %d is not as without a tolerance", n, (int)row, (int)(i % H));
+        }
+        assert_true(again >= 7 * H && s.rows_redone == again && s.rows == rows * H);
+        if (!split) assert_int_equal(s.tiles_f32, tiles);           /* no other row */
+        assert_true(s.tiles_int16 > 0 && (spoiled || again < rows * H / 8));
+    }
+}
+
 /* The largest share of its certificate that a row of a head needs, beyond `rounded`, which is more than f32 rounds: no more than all of it. */
 static double share_needed(attn_desc *d, double rounded)
 {
@@ -759,7 +807,7 @@ static void test_decode_told(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_mixed_tolerance), cmocka_unit_test(test_sampled), cmocka_unit_test(test_sampled_seen), cmocka_unit_test(test_sampled_redone), cmocka_unit_test(test_worst_key), cmocka_unit_test(test_first_of_chunk),
+        cmocka_unit_test(test_mixed_tolerance), cmocka_unit_test(test_sampled), cmocka_unit_test(test_sampled_seen), cmocka_unit_test(test_sampled_redone), cmocka_unit_test(test_redone_bits), cmocka_unit_test(test_worst_key), cmocka_unit_test(test_first_of_chunk),
         cmocka_unit_test(test_worst_keys), cmocka_unit_test(test_columns), cmocka_unit_test(test_hopeless), cmocka_unit_test(test_sampled_splits), cmocka_unit_test(test_sampled_share), cmocka_unit_test(test_group_units),
         cmocka_unit_test(test_told_by_threads), cmocka_unit_test(test_lse_error), cmocka_unit_test(test_lse_many_keys), cmocka_unit_test(test_absolute_units), cmocka_unit_test(test_padded_units),
         cmocka_unit_test(test_sampled_far), cmocka_unit_test(test_nothing_seen), cmocka_unit_test(test_rising), cmocka_unit_test(test_small_queries),
