@@ -5189,8 +5189,8 @@ static int attn__some_beyond(const attn__adaptive *job, const attn__rows *u, con
     return r < u->rows;
 }
 /* Failed rows again: those that lie together, or, where that is less, all of them in lists. Fewer than
- * `gap` rows between two of them run along, and are written over, so that a row's bits follow from its
- * own certificate. */
+ * `gap` rows between two of them run along, and are written over: the bits of a row follow from
+ * its own certificate. */
 static void attn__adaptive_redo(
     const attn__adaptive *job, const attn__rows *u, const attn__int16 *t, int64_t gap) {
     const int64_t most = attn__listed_most(job);
@@ -7581,9 +7581,15 @@ static void attn__int16_probe(const attn__adaptive *job, const attn__rows *u, co
         /* 2^100, or no number: some may have no code */
         if (attn__bits(isa->square(t->T, dim * W)) >= 0x71800000u) attn__no_code(t->T, dim * W, 1);
         attn__tile_dots(isa, 1, rows, 0, t->X, ld, t->T, dim * W, dim, t->S, W, NULL);
-        for (int64_t c = 0; c < dim * W && mean; c++) {
-            all[c / W] += t->T[c];
-            lengths += (double)t->T[c] * (double)t->T[c];
+        for (int64_t c = 0; c < dim && mean; c++) {
+            const float *x = t->T + c * W;
+            float sum = 0, square = 0;
+            for (int64_t l = 0; l < W; l++) {
+                sum += x[l];
+                square += x[l] * x[l];
+            }
+            all[c] += sum;
+            lengths += (double)square;
         }
         for (int64_t r = 0; r < rows; r++) {
             const float *s = t->S + r * W;
