@@ -124,8 +124,9 @@
    With a workspace (attn_query says how many bytes) no call allocates from the second on. Its size
    does not shrink as q_len, kv_len or the totals of packed tokens grow, and does not depend on the
    lengths of sequences; a larger batch may need less, where its threads need no key splits. Nothing
-   prints, aborts or exits; a refused call leaves every output untouched. Calls on different data
-   may run at the same time. An optimized build takes less than 64 KiB of a caller's stack.
+   prints, aborts or exits; a refused call leaves every output untouched. An output shares no byte
+   with an input or another output, but as views that interleave: dq, dk and dv in one buffer, K
+   and V in one cache. Calls on different data may run at the same time. An optimized build takes less than 64 KiB of a caller's stack.
 
  4. TOLERANCE AND CERTIFICATE
    attn_desc.tolerance says how much error you can bear; what is saved by it is time. 0.01 is a
@@ -183,7 +184,7 @@
    what is read, and rows that a NaN spoils are not among those compared for a quantile: there a NaN
    that one row sees may change the bits of another, which keeps what it is promised.
 
- 5. MACROS, before the #include
+ 5. MACROS, before the #include; what the host defines for itself, such as K or min, behind it
      ATTN_IMPLEMENTATION   in one source file: the code
      ATTN_STATIC           everything static: a private copy, in a file with ATTN_IMPLEMENTATION
                            (attn_hip.c cannot reach it)
@@ -374,7 +375,8 @@ typedef struct attn_out {
  *   slots    k, v are [slots, kv_len, kv_heads, dim], sequence b is at slot[b].
  *   paged    k, v are [pages, page_size, kv_heads, dim]; token t of sequence b is at page
  *            block_table[b * max_pages + t / page_size], place t % page_size; kv_len is the
- *            capacity, at most max_pages * page_size; used_k is needed. */
+ *            capacity, at most max_pages * page_size; used_k is needed. The pages of tokens start_k[b]
+ *            to used_k[b], and of those appended, are checked, whatever a window hides. */
 typedef struct attn_seq {
     const int32_t *cu_q, *cu_k;               /* [batch + 1] */
     const int32_t *used_q, *used_k, *start_k; /* [batch] */
@@ -390,7 +392,8 @@ typedef struct attn_seq {
  * who wants the last alone appends with a q_len of 0, and attends with a q that is rotated):
  * out1 = x1 * cos - x2 * sin, out2 = x2 * cos + x1 * sin, every product and sum rounded to f32; new
  * k is then rounded once to the cache's dtype (a NaN to the default NaN), or quantised; q stays in
- * the arithmetic of the kernel. */
+ * the arithmetic of the kernel. Where v is a part of k (MLA: one buffer, v_dim of its head_dim), the
+ * cache is read like any other, but written by the caller. */
 typedef struct attn_append {
     /* [batch, len, kv_heads, dim]; with cu [total, kv_heads, dim] */
     attn_in k, v;
@@ -594,7 +597,7 @@ typedef struct attn_plan {
     X(ERR_PAGE_CU,           76, "block_table cannot be combined with cu_k") \
     X(ERR_PAGE_CAPACITY,     77, "kv_len exceeds max_pages * page_size") \
     X(ERR_PAGE_RANGE,        78, "an entry of the block table lies outside [0, pages)") \
-    X(ERR_PAGE_TWICE,        79, "two batch entries append to one page") \
+    X(ERR_PAGE_TWICE,        79, "a page is appended to twice: by two batch entries, or by one whose new tokens meet it twice") \
     X(ERR_APPEND_USED,       90, "append needs used_k") \
     X(ERR_APPEND_CU,         91, "append cannot be combined with cu_k") \
     X(ERR_APPEND_CACHE,      92, "append.k_cache and append.v_cache must equal k.data and v.data") \
@@ -774,12 +777,15 @@ ATTN_API attn_status attn_backward_team(const attn_desc *d, const attn_grad *g, 
 /* What a call with this description would run, the workspace it needs, and why every other
  * backend declines. Touches no tensor; data pointers may be NULL, but an optional one that the call
  * will have (dbias, append's k and v, scales) is to be there. g NULL: forward. Where the call would
- * be refused, the plan is empty but for `why`; what pointers alone decide is left to the call:
- * the workspace, and tensors that are NULL, that overlap or pass the end of the address space. */
+ * be refused, the plan is empty; where all backends declined it, but for `why`. What pointers alone
+ * decide is left to the call: the workspace, and tensors that are NULL, that overlap or pass the end
+ * of the address space. */
 ATTN_API attn_status attn_query(const attn_desc *d, const attn_grad *g, attn_plan *plan);
 /* The attention over the union of key sets from the parts' o and lse: d gives shape, o, lse,
  * sink (added once; the parts are computed without it). lse[p] is shaped like d->lse. 0 parts is
- * an empty row. With ATTN_DEVICE every tensor is device memory, the arrays o and lse themselves
+ * an empty row; a part whose lse are -infinity has an o, too, which counts for nothing. d's o and lse
+ * are none of the parts': who joins parts as they come has two of each in turn. d's backend is not
+ * asked. With ATTN_DEVICE every tensor is device memory, the arrays o and lse themselves
  * are not; it runs on d's device and stream. */
 ATTN_API attn_status attn_merge(
     const attn_desc *d, int64_t parts, const attn_in *o, const float *const *lse);
