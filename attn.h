@@ -5208,8 +5208,9 @@ static void attn__adaptive_redo(
         failed++;
     }
     t->tally->redone += failed;
-    /* keys that a list would have at once are parts of flash's */
-    const int lists = attn__split_keys(&u->s, job->flash.group) >= u->s.k_len &&
+    /* flash reads the keys of so few rows where they lie, or a part of them after the other */
+    const int lists = u->s.q_used * job->flash.group > ATTN__THIN_ROWS &&
+                      attn__split_keys(&u->s, job->flash.group) >= u->s.k_len &&
                       failed + attn__ceil_div(failed, most) * ATTN__PACKED_ROWS < along;
     for (int64_t r = 0, end; r < u->rows; r = end) {
         end = r + 1;
@@ -7788,6 +7789,8 @@ static attn__tile attn__listed_tile(
         b.V = o.V;
         b.not_finite = 0;
         b.empty |= fold;
+        b.single =
+            attn__min(b.kb + f->BN, u->s.k_len) - b.kb == 1 && d->head_dim <= ATTN__LONG_DIMS;
         b.whole = attn__all_see(d, &u->s, i0, i1, b.kb, b.ke);
         attn__block_pack(u, &o, &b);
         for (int64_t x = 0; x < n; x += attn__isa()->MR) attn__listed_group(&row, &o, t, x, &b);
