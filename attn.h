@@ -126,7 +126,8 @@
    lengths of sequences; a larger batch may need less, where its threads need no key splits. Nothing
    prints, aborts or exits; a refused call leaves every output untouched. An output shares no byte
    with an input or another output, but as views that interleave: dq, dk and dv in one buffer, K
-   and V in one cache. Calls on different data may run at the same time. An optimized build takes less than 64 KiB of a caller's stack.
+   and V in one cache. Calls on different data may run at the same time. An optimized build takes
+   less than 64 KiB of a caller's stack.
 
  4. TOLERANCE AND CERTIFICATE
    attn_desc.tolerance says how much error you can bear; what is saved by it is time. 0.01 is a

@@ -230,7 +230,7 @@ static void test_decode_redone_bits(void **state)
     (void)state;
     for (int64_t i = 0; i < ROWS * DIM; i++) q[i] = numbers[0][i] * 0.5f;
     for (int n = 0; n < 2; n++)
-        for (int64_t i = 0; i < 2 * KEYS * DIM; i++) codes[n][i] = (int8_t)(numbers[1 + n][i] * 40);
+        for (int64_t i = 0; i < 2 * KEYS * DIM; i++) codes[n][i] = (int8_t)fmax(-127, fmin(127, (double)numbers[1 + n][i] * 40));
     for (int64_t e = DIM - 1; e < KEYS * DIM; e += DIM) codes[0][e + e / ATTN_PLANE * ATTN_PLANE] = codes[0][e + e / ATTN_PLANE * ATTN_PLANE + ATTN_PLANE] = 0;
     for (int64_t j = 0; j < KEYS; j++) scale[j] = (1 + (float)(j % 7) / 10) / 64;
     q[DIM - 1] = q[ROWS * DIM - 1] = 30000;                         /* where keys are 0 */
