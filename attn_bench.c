@@ -6497,6 +6497,9 @@ static void print_comparisons(FILE *out, const bench *b) {
             c->verdict, old, now, 100 * (c->ratio - 1), 100 * (c->low - 1), 100 * (c->high - 1),
             c->p, 100 * (c->p95 - 1), 100 * (c->p99 - 1), c->now->name, c->now->backend,
             c->now->dtype, c->now->pass, (long long)c->now->threads);
+        if (strcmp(c->now->kv_dtype, c->now->dtype)) fprintf(out, ", kv %s", c->now->kv_dtype);
+        if (c->now->seed != NO_INT && c->now->seed != axes[SEED].normal)
+            fprintf(out, ", seed %lld", (long long)c->now->seed);
         if (c->clock > 1) fprintf(out, "; without a clock %.2fx slower", c->clock);
         fputc('\n', out);
     }
@@ -6682,8 +6685,9 @@ static void json_comparisons(FILE *out, const bench *b) {
         fputs(", \"case\": ", out), json_string(out, c->now->name);
         fputs(", \"backend\": ", out), json_string(out, c->now->backend);
         fprintf(out,
-            ", \"dtype\": \"%s\", \"kv_dtype\": \"%s\", \"pass\": \"%s\", \"threads\": %lld",
-            c->now->dtype, c->now->kv_dtype, c->now->pass, (long long)c->now->threads);
+            ", \"dtype\": \"%s\", \"kv_dtype\": \"%s\", \"pass\": \"%s\", \"threads\": %lld, \"seed\": %lld",
+            c->now->dtype, c->now->kv_dtype, c->now->pass, (long long)c->now->threads,
+            (long long)c->now->seed);
         json_number(out, "old_ms", c->old_ms);
         json_number(out, "new_ms", c->now_ms);
         json_number(out, "delta", c->ratio - 1);
@@ -7069,12 +7073,12 @@ static int write_reports(const bench *b, const char *dir) {
 
 /* ============================================================================== >>baseline ==== */
 /* A saved run is the CSV of its rows, samples and all, after one line that says what it is, the ISA
- * and the processor. What one process measures hangs on where its memory and threads happen to lie,
+ * and the processor, and before one that says that nothing was cut off. What one process measures hangs on where its memory and threads happen to lie,
  * so that two runs of the same program may differ by more than a slower program does: a run is
  * saved and compared by several processes, each of which gives a row of its own (Kalibera and Jones,
  * "Rigorous benchmarking in reasonable time", 2013). All but the first only take samples. */
-enum { BASELINE_VERSION = 2 };
-static const char BASELINE_MARK[] = "# attn_bench baseline";
+enum { BASELINE_VERSION = 3 };
+static const char BASELINE_MARK[] = "# attn_bench baseline", BASELINE_END[] = "# end\n";
 
 typedef struct baseline {
     const char *path;
@@ -7092,6 +7096,7 @@ static int save_baseline(bench *b, const char *path) {
     begin_csv(f, b);
     for (int64_t i = 0; i < b->row_count; i++) write_csv_row(f, b, &b->rows[i]);
     for (int64_t i = 0; i < b->repeat_count; i++) write_csv_row(f, b, &b->repeats[i]);
+    fputs(BASELINE_END, f);
     return commit(f, path, temporary);
 }
 
@@ -7160,9 +7165,9 @@ static int take_headings(char **at, const struct field *columns[], baseline *to)
     return n;
 }
 
-/* The lines after the headings; false, said in to->wrong, where one is not a row. */
+/* The lines after the headings, to BASELINE_END; false, said in to->wrong, where one is not a row. */
 static bool take_rows(char *at, const struct field *columns[], int n, baseline *to) {
-    while (*at) {
+    while (*at && *at != *BASELINE_END) {
         row r = null_row();
         const char *why = NULL;
         char end = ',';
@@ -7181,7 +7186,10 @@ static bool take_rows(char *at, const struct field *columns[], int n, baseline *
         to->rows[to->count++] = r;
     }
     if (!to->count) snprintf(to->wrong, sizeof to->wrong, "has no rows");
-    return to->count > 0;
+    else if (strcmp(at, BASELINE_END))
+        snprintf(to->wrong, sizeof to->wrong, "is truncated: it ends after row %lld",
+            (long long)to->count);
+    return !*to->wrong;
 }
 
 /* The text of a baseline; NULL or what is wrong with it. */
@@ -8471,6 +8479,7 @@ static int deliver(bench *b, const baseline *old) {
     int bad = 0;
     int compared = old->count ? judge_baseline(b, b->rows, b->row_count, old) : 0;
     end_document();
+    if (b->opt.repeated && !interrupted) fputs(BASELINE_END, document);
     if (old->count && !strcmp(b->writer->name, "csv")) print_comparisons(stderr, b);
     if (fflush(document) || ferror(document) || b->broken)
         bad = refuse("stdout: %s", strerror(b->broken ? b->broken : errno));

@@ -1588,7 +1588,7 @@ static void test_scarce_memory(void)
 }
 
 /* ------------------------------------------------------------------------------------------ a saved run, read again */
-#define MARKED "# attn_bench baseline 2, avx2, A processor, of two names\n"
+#define MARKED "# attn_bench baseline 3, avx2, A processor, of two names\n"
 #define HEADED "suite,case,backend,dtype,kv_dtype,pass,threads,status,samples_ms,p50_ms,a column of another program\n"
 static const char *read_back(const char *text, baseline *to)
 {
@@ -1601,7 +1601,7 @@ static void test_saved_runs(void)
 {
     static const struct { const char *text, *wrong; } refused[] = {
         { "suite,case\n", "is not a run" }, { "# attn_bench baseline 1, avx2, A processor\n" HEADED, "of another version" },
-        { "# attn_bench baseline x\n" HEADED, "of another version" }, { "# attn_bench baseline 2, avx2, A processor", "is truncated" },
+        { "# attn_bench baseline x\n" HEADED, "of another version" }, { "# attn_bench baseline 3, avx2, A processor", "is truncated" },
         { MARKED, "no line of headings" }, { MARKED "suite,case,backend,dtype,kv_dtype,pass,threads,status\n", "no column samples_ms" },
         { MARKED "case,suite,backend,dtype,kv_dtype,pass,status,samples_ms\n", "no column threads" }, { MARKED HEADED, "has no rows" },
         { MARKED HEADED "s,c,flash,f32,f32,fwd,1,ok,1 2\n", "row 1 is truncated" }, { MARKED HEADED "s,c,flash,f32,f32,fwd,1,ok,1 2,1,,,\n", "row 1 has too many" },
@@ -1609,10 +1609,12 @@ static void test_saved_runs(void)
         { MARKED HEADED "s,c,flash,f32,f32,fwd,1,ok,1 2,1.5x,\n", "row 1 has a wrong number" }, { MARKED HEADED "s,c,flash,f32,f32,fwd,1,ok,1;2,1,\n", "row 1 has a wrong number" },
         { MARKED HEADED "s,c,flash,f32,f32,fwd,1,ok,1 -2,1,\n", "row 1 has a wrong number" }, { MARKED HEADED "s,c,flash,f32,f32,fwd,1,ok,1 inf,1,\n", "row 1 has a wrong number" },
         { MARKED HEADED "s,c,flash,f32,f32,fwd,1,ok,1 2,1,\ns,c,flash,f32,f32,fwd,1,ok,1 2,1\n", "row 2 is truncated" },
+        { MARKED HEADED "s,c,flash,f32,f32,fwd,1,ok,1 2,1,\n", "is truncated: it ends after row 1" }, { MARKED HEADED "s,c,flash,f32,f32,fwd,1,ok,1 2,1,\n# en", "is truncated" },
+        { MARKED HEADED "s,c,flash,f32,f32,fwd,1,ok,1 2,1,\n# end\ns,c,flash,f32,f32,fwd,1,ok,1 2,1,\n", "is truncated" }, { MARKED HEADED "# end\n", "has no rows" },
         { MARKED HEADED "s,\"c,flash,f32,f32,fwd,1,ok,1 2,1,\n", "row 1 is truncated" }, { MARKED HEADED "s,\"c\"x,flash,f32,f32,fwd,1,ok,1 2,1,\n", "row 1 is truncated" },
     };
     baseline b;
-    const char *wrong = read_back(MARKED HEADED "prefill,\"a, \"\"b\"\"\",flash,f16,int8,bwd,3,ok,1.5 2 0.25,1.5,what it says\n,,standard,f32,f32,fwd,,declined,,,\n", &b);
+    const char *wrong = read_back(MARKED HEADED "prefill,\"a, \"\"b\"\"\",flash,f16,int8,bwd,3,ok,1.5 2 0.25,1.5,what it says\n,,standard,f32,f32,fwd,,declined,,,\n# end\n", &b);
     expect(!wrong && b.count == 2 && !strcmp(b.isa, "avx2") && !strcmp(b.cpu, "A processor, of two names"), "a saved run: %s, %d rows, %s, %s",
            wrong ? wrong : "read", (int)b.count, b.isa, b.cpu);
     if (!wrong && b.count == 2) {
@@ -1966,12 +1968,13 @@ static void test_written(void)
     SAID("a row of json", f, "   {\"suite\": \"memory\"", "\"causal\": true", "\"gflops\": null", "\"p99_ms\": null", "\"p50_ms\": 2,", "\"kv_dtype\": \"f16\"", "!inf", "!nan");
     begin_json(f = tmpfile(), &(bench){ .fma_peak = 100, .dot_peak = 300, .bandwidth = 7 });
     SAID("context", f, "\"fma_peak_gflops\": 100, \"dot_peak_gflops\": 300, \"read_bandwidth_gbytes\": 7, \"command\": []");
+    r->seed = 7;
     comparison c = { .now = r, .old = &plain, .now_ms = 5, .old_ms = 4, .ratio = 1.25, .low = 1.125, .high = 1.5, .p95 = 1.5, .p99 = 2, .clock = 1, .p = 0.25, .verdict = "slower" };
     made.b.comparisons = &c, made.b.comparison_count = 1;
     json_comparisons(f = tmpfile(), &made.b);
-    SAID("a comparison in json", f, "\"threads\": 3, \"old_ms\": 4, \"new_ms\": 5, \"delta\": 0.25, \"delta_low\": 0.125, \"delta_high\": 0.5, \"delta_p95\": 0.5, \"delta_p99\": 1, \"clock\": 1, \"p\": 0.25, \"verdict\": \"slower\"}");
+    SAID("a comparison in json", f, "\"threads\": 3, \"seed\": 7, \"old_ms\": 4, \"new_ms\": 5, \"delta\": 0.25, \"delta_low\": 0.125, \"delta_high\": 0.5, \"delta_p95\": 0.5, \"delta_p99\": 1, \"clock\": 1, \"p\": 0.25, \"verdict\": \"slower\"}");
     print_comparisons(f = tmpfile(), &made.b);
-    SAID("a comparison", f, "slower   4.000 ms   5.000 ms  +25.0%  +12.5%  +50.0%     0.25  +50.0% +100.0% B1 S64 H2 D16 causal flash, f32 fwd, 3 thr\n");
+    SAID("a comparison", f, "slower   4.000 ms   5.000 ms  +25.0%  +12.5%  +50.0%     0.25  +50.0% +100.0% B1 S64 H2 D16 causal flash, f32 fwd, 3 thr, kv f16, seed 7\n");
 }
 
 /* A saved row has a cell for each heading, where it says nothing too: it is read as it was written. */
@@ -1984,7 +1987,7 @@ static void test_saved_rows(void)
     row *r = add_made("memory", "seq-len=64 num-heads=2 head-dim=16 kv-dtype=f16 pass=bwd threads=3", "flash", 2.5, NO_INT);
     r->samples_ms = (list){ ms, 2 };
     FILE *f = tmpfile();
-    fputs(MARKED, f), begin_csv(f, &made.b), write_csv_row(f, &made.b, r), write_csv_row(f, &made.b, r);
+    fputs(MARKED, f), begin_csv(f, &made.b), write_csv_row(f, &made.b, r), write_csv_row(f, &made.b, r), fputs(BASELINE_END, f);
     rewind(f);
     text[fread(text, 1, sizeof text - 1, f)] = 0;
     fclose(f);
