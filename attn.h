@@ -478,7 +478,9 @@ typedef struct attn_desc {
     /* 64-byte aligned; NULL: through alloc, for the time of the call */
     void *workspace;
     size_t workspace_size;
-    char *message; /* optional: on failure a text, zero terminated */
+    /* optional: on failure a text, zero terminated: what is wrong, and of which tensor or entry of an
+     * array, as "k", "o and v", "used_k[3]" */
+    char *message;
     size_t message_size;
     /* Error that may be traded for speed, see the manual, 4. 0: none. A share of the largest |v|
      * that the row sees, or with ATTN_TOLERANCE_ABSOLUTE a number */
@@ -1931,6 +1933,33 @@ ATTN__INLINE void attn__put_f64(void *data, int32_t dtype, int64_t at, double x)
         attn_status attn__s = (expression); \
         if (attn__s) return attn__s; \
     } while (0)
+/* What is refused, for the message: `what`, or what[entry], or what and other. */
+typedef struct attn__refused {
+    const char *what, *other;
+    int64_t entry; /* -1: none */
+} attn__refused;
+static const attn__refused attn__nowhere = {NULL, NULL, -1};
+/* The entry of an array that is looked at. */
+#define ATTN__ENTRY(at, n) \
+    do { \
+        if (!ATTN__SMALL) (at)->entry = (n); \
+    } while (0)
+/* The same of what has a name. */
+#define ATTN__RULE_OF(at, name, condition, status) \
+    do { \
+        if (!(condition)) { \
+            if (!ATTN__SMALL) (at)->what = name; \
+            return ATTN_##status; \
+        } \
+    } while (0)
+#define ATTN__TRY_OF(at, name, expression) \
+    do { \
+        attn_status attn__s = (expression); \
+        if (attn__s) { \
+            if (!ATTN__SMALL) (at)->what = name; \
+            return attn__s; \
+        } \
+    } while (0)
 
 /* extent[3] in the order of the strides; order[] lists the axes from the outermost of
  * the dense layout. */
@@ -2085,16 +2114,19 @@ static attn_status attn__resolve_out(
 }
 
 /* Sequence lengths and tables in host memory: the contents are checked too. */
-static attn_status attn__check_cu(
-    const int32_t *cu, int64_t batch, int64_t total, int64_t longest) {
-    int64_t most = 0;
-    ATTN__RULE(cu[0] == 0, ERR_CU_FIRST);
+ATTN__NOINLINE attn_status attn__check_cu(const int32_t *cu, int64_t batch, int64_t total,
+    int64_t longest, const char *name, attn__refused *at) {
+    int64_t most = 0, where = -1;
+    ATTN__RULE_OF(at, name, cu[0] == 0, ERR_CU_FIRST);
     for (int64_t b = 0; b < batch; b++) {
-        ATTN__RULE(cu[b + 1] >= cu[b], ERR_CU_FALLS);
-        most = attn__max(most, (int64_t)cu[b + 1] - cu[b]);
+        ATTN__ENTRY(at, b + 1);
+        ATTN__RULE_OF(at, name, cu[b + 1] >= cu[b], ERR_CU_FALLS);
+        if (most < (int64_t)cu[b + 1] - cu[b]) most = (int64_t)cu[b + 1] - cu[b], where = b + 1;
     }
-    ATTN__RULE(cu[batch] == total, ERR_CU_LAST); /* a total of 0 leaves longest at 0 */
-    ATTN__RULE(most <= longest, ERR_CU_LONG);
+    ATTN__RULE_OF(at, name, cu[batch] == total, ERR_CU_LAST); /* a total of 0 leaves longest at 0 */
+    ATTN__ENTRY(at, where);
+    ATTN__RULE_OF(at, name, most <= longest, ERR_CU_LONG);
+    ATTN__ENTRY(at, -1);
     return ATTN_OK;
 }
 ATTN__INLINE int64_t attn__appended(const attn_desc *d, int64_t b) {
@@ -2175,45 +2207,53 @@ ATTN__NOINLINE attn_status attn__check_append_twice(const attn_desc *d) {
     }
     return ATTN_OK;
 }
-static attn_status attn__check_lengths(const attn_desc *d) {
+static attn_status attn__check_lengths(const attn_desc *d, attn__refused *at) {
     const attn_seq *s = &d->seq;
-    if (s->cu_q) ATTN__TRY(attn__check_cu(s->cu_q, d->batch, s->total_q, d->q_len));
-    if (s->cu_k) ATTN__TRY(attn__check_cu(s->cu_k, d->batch, s->total_k, d->kv_len));
+    if (s->cu_q) ATTN__TRY(attn__check_cu(s->cu_q, d->batch, s->total_q, d->q_len, "cu_q", at));
+    if (s->cu_k) ATTN__TRY(attn__check_cu(s->cu_k, d->batch, s->total_k, d->kv_len, "cu_k", at));
     if (d->append.cu && attn__has_append(d)) {
-        ATTN__RULE(
+        ATTN__RULE_OF(at, "append.cu",
             d->append.cu[0] == 0 && d->append.cu[d->batch] == d->append.total, ERR_APPEND_CU_NEW);
         for (int64_t b = 0; b < d->batch; b++) {
             int64_t n = attn__appended(d, b);
-            ATTN__RULE(n >= 0 && n <= d->append.len, ERR_APPEND_CU_NEW);
+            ATTN__ENTRY(at, b + 1);
+            ATTN__RULE_OF(at, "append.cu", n >= 0 && n <= d->append.len, ERR_APPEND_CU_NEW);
         }
+        ATTN__ENTRY(at, -1);
     }
     if (!s->used_q && !s->used_k && !s->start_k && !s->slot) return ATTN_OK;
     for (int64_t b = 0; b < d->batch; b++) {
+        ATTN__ENTRY(at, b);
         int64_t rows = s->cu_q ? (int64_t)s->cu_q[b + 1] - s->cu_q[b] : d->q_len;
         int64_t capacity = s->cu_k ? (int64_t)s->cu_k[b + 1] - s->cu_k[b] : d->kv_len;
         int64_t used = s->used_k ? s->used_k[b] : capacity, n = attn__appended(d, b);
-        if (s->used_q) ATTN__RULE(s->used_q[b] >= 0 && s->used_q[b] <= rows, ERR_USED_Q);
-        ATTN__RULE(used >= 0 && used <= capacity, ERR_USED_K);
-        ATTN__RULE(used + n <= capacity, ERR_APPEND_LEN);
-        if (s->start_k) ATTN__RULE(s->start_k[b] >= 0 && s->start_k[b] <= used, ERR_START_K);
-        if (s->slot) ATTN__RULE(s->slot[b] >= 0 && s->slot[b] < s->slots, ERR_SLOT);
+        if (s->used_q)
+            ATTN__RULE_OF(at, "used_q", s->used_q[b] >= 0 && s->used_q[b] <= rows, ERR_USED_Q);
+        ATTN__RULE_OF(at, "used_k", used >= 0 && used <= capacity, ERR_USED_K);
+        ATTN__RULE_OF(at, "used_k", used + n <= capacity, ERR_APPEND_LEN);
+        if (s->start_k)
+            ATTN__RULE_OF(at, "start_k", s->start_k[b] >= 0 && s->start_k[b] <= used, ERR_START_K);
+        if (s->slot) ATTN__RULE_OF(at, "slot", s->slot[b] >= 0 && s->slot[b] < s->slots, ERR_SLOT);
         if (attn__has_rotary(d)) {
             int64_t first = used - (s->start_k ? s->start_k[b] : 0),
                     q_used = s->used_q ? s->used_q[b] : rows;
             const int64_t rotated = attn__max(q_used, n);
-            ATTN__RULE(!rotated || first + rotated <= d->append.rotary_rows, ERR_ROTARY_ROWS);
+            ATTN__RULE_OF(at, "used_k", !rotated || first + rotated <= d->append.rotary_rows,
+                ERR_ROTARY_ROWS);
         }
         for (int64_t p = s->block_table && s->start_k ? s->start_k[b] / s->page_size : 0;
             s->block_table && p * s->page_size < used + n; p++) {
             int32_t page = s->block_table[b * s->max_pages + p];
-            ATTN__RULE(page >= 0 && page < s->pages, ERR_PAGE_RANGE);
+            if (page < 0 || page >= s->pages) ATTN__ENTRY(at, b * s->max_pages + p);
+            ATTN__RULE_OF(at, "block_table", page >= 0 && page < s->pages, ERR_PAGE_RANGE);
         }
     }
+    ATTN__ENTRY(at, -1);
     return attn__has_append(d) && (s->slot || s->block_table) ? attn__check_append_twice(d)
                                                               : ATTN_OK;
 }
 
-static attn_status attn__resolve_append(attn_desc *d) {
+static attn_status attn__resolve_append(attn_desc *d, attn__refused *at) {
     attn_append *a = &d->append;
     int64_t e[3];
     int rotary = a->rotary_cos || a->rotary_sin || a->rotary_dim || a->rotary_rows;
@@ -2243,13 +2283,15 @@ static attn_status attn__resolve_append(attn_desc *d) {
         ATTN__RULE(a->rotary_rows > 0, ERR_ROTARY_ROWS);
     }
     attn__extent_new(d, e);
-    ATTN__TRY(attn__resolve_in(&a->k, e, d->head_dim, ATTN_ERR_APPEND_DTYPE));
-    ATTN__TRY(attn__resolve_in(&a->v, e, d->v_dim, ATTN_ERR_APPEND_DTYPE));
+    ATTN__TRY_OF(at, "append.k", attn__resolve_in(&a->k, e, d->head_dim, ATTN_ERR_APPEND_DTYPE));
+    ATTN__TRY_OF(at, "append.v", attn__resolve_in(&a->v, e, d->v_dim, ATTN_ERR_APPEND_DTYPE));
     attn__extent_k(d, e);
-    ATTN__TRY(attn__no_alias(d->k.stride, e, d->head_dim, 0));
-    ATTN__TRY(attn__no_alias(d->v.stride, e, d->v_dim, 0));
-    if (attn__is_scaled(d->k.dtype)) ATTN__TRY(attn__no_alias(d->k.scale_stride, e, 1, 0));
-    if (attn__is_scaled(d->v.dtype)) ATTN__TRY(attn__no_alias(d->v.scale_stride, e, 1, 0));
+    ATTN__TRY_OF(at, "k", attn__no_alias(d->k.stride, e, d->head_dim, 0));
+    ATTN__TRY_OF(at, "v", attn__no_alias(d->v.stride, e, d->v_dim, 0));
+    if (attn__is_scaled(d->k.dtype))
+        ATTN__TRY_OF(at, "k.scale", attn__no_alias(d->k.scale_stride, e, 1, 0));
+    if (attn__is_scaled(d->v.dtype))
+        ATTN__TRY_OF(at, "v.scale", attn__no_alias(d->v.scale_stride, e, 1, 0));
     return ATTN_OK;
 }
 
@@ -2294,17 +2336,17 @@ static attn_status attn__resolve_seq(attn_desc *d) {
     return ATTN_OK;
 }
 
-static attn_status attn__resolve_grad(const attn_desc *d, attn_grad *g) {
+static attn_status attn__resolve_grad(const attn_desc *d, attn_grad *g, attn__refused *at) {
     int64_t e[3];
     ATTN__RULE(!d->seq.slot && !attn__has_append(d), ERR_BACKWARD_CACHE);
     ATTN__RULE(!d->seq.block_table, ERR_BACKWARD_PAGED);
     ATTN__RULE(attn__is_float(d->k.dtype) && attn__is_float(d->v.dtype), ERR_BACKWARD_QUANT);
     attn__extent_q(d, e);
-    ATTN__TRY(attn__resolve_in(&g->dout, e, d->v_dim, ATTN_ERR_DTYPE_GRAD));
-    ATTN__TRY(attn__resolve_out(&g->dq, e, d->head_dim, ATTN_ERR_DTYPE_GRAD));
+    ATTN__TRY_OF(at, "dout", attn__resolve_in(&g->dout, e, d->v_dim, ATTN_ERR_DTYPE_GRAD));
+    ATTN__TRY_OF(at, "dq", attn__resolve_out(&g->dq, e, d->head_dim, ATTN_ERR_DTYPE_GRAD));
     attn__extent_k(d, e);
-    ATTN__TRY(attn__resolve_out(&g->dk, e, d->head_dim, ATTN_ERR_DTYPE_GRAD));
-    ATTN__TRY(attn__resolve_out(&g->dv, e, d->v_dim, ATTN_ERR_DTYPE_GRAD));
+    ATTN__TRY_OF(at, "dk", attn__resolve_out(&g->dk, e, d->head_dim, ATTN_ERR_DTYPE_GRAD));
+    ATTN__TRY_OF(at, "dv", attn__resolve_out(&g->dv, e, d->v_dim, ATTN_ERR_DTYPE_GRAD));
     ATTN__RULE(!g->dsink || d->sink, ERR_DSINK);
     ATTN__RULE(!g->dbias || d->bias.data, ERR_DBIAS);
     if (!g->dbias) return ATTN_OK;
@@ -2390,44 +2432,45 @@ static attn_status attn__resolve_call(const attn_desc *d, const attn_grad *g) {
     ATTN__RULE(attn__arrays_aligned(d, g), ERR_ALIGN);
     return ATTN_OK;
 }
-static attn_status attn__resolve_tensors(attn_desc *d) {
+static attn_status attn__resolve_tensors(attn_desc *d, attn__refused *at) {
     int64_t e[3];
     attn__extent_q(d, e);
-    ATTN__TRY(attn__resolve_in(&d->q, e, d->head_dim, ATTN_ERR_DTYPE_Q));
-    ATTN__TRY(attn__resolve_out(&d->o, e, d->v_dim, ATTN_ERR_DTYPE_O));
+    ATTN__TRY_OF(at, "q", attn__resolve_in(&d->q, e, d->head_dim, ATTN_ERR_DTYPE_Q));
+    ATTN__TRY_OF(at, "o", attn__resolve_out(&d->o, e, d->v_dim, ATTN_ERR_DTYPE_O));
     attn__extent_k(d, e);
-    ATTN__TRY(attn__resolve_kv(&d->k, e, d->head_dim));
-    ATTN__TRY(attn__resolve_kv(&d->v, e, d->v_dim));
+    ATTN__TRY_OF(at, "k", attn__resolve_kv(&d->k, e, d->head_dim));
+    ATTN__TRY_OF(at, "v", attn__resolve_kv(&d->v, e, d->v_dim));
     attn__extent_bias(d, e);
     ATTN__RULE(!d->bias_scale || d->bias.data, ERR_BIAS_SCALE);
     if (d->bias.data) {
-        ATTN__RULE(attn__dtype_known(d->bias.dtype), ERR_DTYPE);
-        ATTN__RULE(attn__is_float(d->bias.dtype), ERR_DTYPE_BIAS);
-        ATTN__RULE(!ATTN__ONLY_F32 || d->bias.dtype == ATTN_F32, ERR_ONLY_F32);
-        ATTN__RULE(attn__aligned(d->bias.data, d->bias.dtype), ERR_ALIGN);
-        ATTN__RULE(attn__layout_known(d->bias.layout), ERR_LAYOUT);
-        ATTN__RULE(!d->bias.scale, ERR_SCALE_UNUSED);
-        ATTN__TRY(attn__strides(d->bias.stride, e, attn__order_bshd, d->kv_len));
+        ATTN__RULE_OF(at, "bias", attn__dtype_known(d->bias.dtype), ERR_DTYPE);
+        ATTN__RULE_OF(at, "bias", attn__is_float(d->bias.dtype), ERR_DTYPE_BIAS);
+        ATTN__RULE_OF(at, "bias", !ATTN__ONLY_F32 || d->bias.dtype == ATTN_F32, ERR_ONLY_F32);
+        ATTN__RULE_OF(at, "bias", attn__aligned(d->bias.data, d->bias.dtype), ERR_ALIGN);
+        ATTN__RULE_OF(at, "bias", attn__layout_known(d->bias.layout), ERR_LAYOUT);
+        ATTN__RULE_OF(at, "bias", !d->bias.scale, ERR_SCALE_UNUSED);
+        ATTN__TRY_OF(at, "bias", attn__strides(d->bias.stride, e, attn__order_bshd, d->kv_len));
     }
     if (d->mask.data) {
-        ATTN__RULE(attn__dtype_known(d->mask.dtype), ERR_DTYPE);
-        ATTN__RULE(attn__is_mask(d->mask.dtype), ERR_DTYPE_MASK);
-        ATTN__RULE(attn__layout_known(d->mask.layout), ERR_LAYOUT);
-        ATTN__RULE(!d->mask.scale, ERR_SCALE_UNUSED);
-        ATTN__TRY(attn__strides(d->mask.stride, e, attn__order_bshd, d->kv_len));
+        ATTN__RULE_OF(at, "mask", attn__dtype_known(d->mask.dtype), ERR_DTYPE);
+        ATTN__RULE_OF(at, "mask", attn__is_mask(d->mask.dtype), ERR_DTYPE_MASK);
+        ATTN__RULE_OF(at, "mask", attn__layout_known(d->mask.layout), ERR_LAYOUT);
+        ATTN__RULE_OF(at, "mask", !d->mask.scale, ERR_SCALE_UNUSED);
+        ATTN__TRY_OF(at, "mask", attn__strides(d->mask.stride, e, attn__order_bshd, d->kv_len));
     }
     return ATTN_OK;
 }
 
 /* in -> out with every default filled in; gin and gout NULL: forward. Touches lengths and tables
- * in host memory, no tensor. */
+ * in host memory, no tensor. at: what is refused. */
 static attn_status attn__resolve(
-    const attn_desc *in, const attn_grad *gin, attn_desc *out, attn_grad *gout) {
+    const attn_desc *in, const attn_grad *gin, attn_desc *out, attn_grad *gout, attn__refused *at) {
     const uint32_t known = ATTN_CAUSAL | ATTN_WINDOW_LEFT | ATTN_WINDOW_RIGHT | ATTN_TOP_LEFT |
                            ATTN_OFFSET | ATTN_SCALE | ATTN_ROTARY_INTERLEAVED | ATTN_DEVICE |
                            ATTN_SEQ_HOST | ATTN_ACCUMULATE | ATTN_TOLERANCE_ABSOLUTE;
     int64_t n;
     attn_desc *d = out;
+    if (!ATTN__SMALL) *at = attn__nowhere;
     ATTN__RULE(in, ERR_NULL_DESC);
     *d = *in;
     ATTN__RULE(!(d->flags & ~known), ERR_FLAGS);
@@ -2439,12 +2482,13 @@ static attn_status attn__resolve(
     ATTN__RULE(!attn__mul_overflows(attn__rows_total(d), d->heads, &n) &&
                    !attn__mul_overflows(n, (d->head_dim + d->v_dim + 64) * 40, &n),
         ERR_OVERFLOW);
-    ATTN__TRY(attn__resolve_tensors(d));
-    ATTN__TRY(attn__resolve_append(d));
-    if (!(d->flags & ATTN_DEVICE) || (d->flags & ATTN_SEQ_HOST)) ATTN__TRY(attn__check_lengths(d));
+    ATTN__TRY(attn__resolve_tensors(d, at));
+    ATTN__TRY(attn__resolve_append(d, at));
+    if (!(d->flags & ATTN_DEVICE) || (d->flags & ATTN_SEQ_HOST))
+        ATTN__TRY(attn__check_lengths(d, at));
     if (!ATTN__BACKWARD || !gin) return ATTN_OK;
     *gout = *gin;
-    return attn__resolve_grad(d, gout);
+    return attn__resolve_grad(d, gout, at);
 }
 
 /* The bytes that a tensor or an array occupies, for the overlap rule: rows of `row` bytes, the
@@ -2454,6 +2498,7 @@ typedef struct attn__span {
     const int64_t *stride, *extent; /* in elements of `dtype`; an array: NULL */
     int64_t row;
     int32_t dtype;
+    const char *name;
 } attn__span;
 
 /* bytes [low, high) from `data` on */
@@ -2582,73 +2627,90 @@ typedef struct attn__spans {
     attn__span in[24], out[8];
     int ins, outs;
 } attn__spans;
+static attn__span *attn__reads(attn__spans *t, const char *name) {
+    if (!ATTN__SMALL) t->in[t->ins].name = name;
+    return &t->in[t->ins++];
+}
+static attn__span *attn__writes(attn__spans *t, const char *name) {
+    if (!ATTN__SMALL) t->out[t->outs].name = name;
+    return &t->out[t->outs++];
+}
 
 static void attn__spans_seq(const attn_desc *d, attn__spans *t) {
     const attn_seq *s = &d->seq;
     const int64_t each = d->batch * 4;
-    if (s->cu_q) attn__span_flat(&t->in[t->ins++], s->cu_q, each + 4);
-    if (s->cu_k) attn__span_flat(&t->in[t->ins++], s->cu_k, each + 4);
-    if (s->used_q) attn__span_flat(&t->in[t->ins++], s->used_q, each);
-    if (s->used_k) attn__span_flat(&t->in[t->ins++], s->used_k, each);
-    if (s->start_k) attn__span_flat(&t->in[t->ins++], s->start_k, each);
-    if (s->slot) attn__span_flat(&t->in[t->ins++], s->slot, each);
-    if (s->block_table) attn__span_flat(&t->in[t->ins++], s->block_table, each * s->max_pages);
-    if (d->append.cu) attn__span_flat(&t->in[t->ins++], d->append.cu, each + 4);
+    if (s->cu_q) attn__span_flat(attn__reads(t, "cu_q"), s->cu_q, each + 4);
+    if (s->cu_k) attn__span_flat(attn__reads(t, "cu_k"), s->cu_k, each + 4);
+    if (s->used_q) attn__span_flat(attn__reads(t, "used_q"), s->used_q, each);
+    if (s->used_k) attn__span_flat(attn__reads(t, "used_k"), s->used_k, each);
+    if (s->start_k) attn__span_flat(attn__reads(t, "start_k"), s->start_k, each);
+    if (s->slot) attn__span_flat(attn__reads(t, "slot"), s->slot, each);
+    if (s->block_table)
+        attn__span_flat(attn__reads(t, "block_table"), s->block_table, each * s->max_pages);
+    if (d->append.cu) attn__span_flat(attn__reads(t, "append.cu"), d->append.cu, each + 4);
 }
 /* k and v are read, or written where something is appended. */
 static void attn__spans_kv(const attn_desc *d, attn__spans *t, int appends) {
-    attn__span *kv = appends ? t->out : t->in;
-    int *n = appends ? &t->outs : &t->ins;
-    attn__span_of(&kv[(*n)++], d->k.data, d->k.stride, t->k, d->head_dim, d->k.dtype);
-    attn__span_of(&kv[(*n)++], d->v.data, d->v.stride, t->k, d->v_dim, d->v.dtype);
-    if (d->k.scale) attn__span_of(&kv[(*n)++], d->k.scale, d->k.scale_stride, t->k, 1, ATTN_F32);
-    if (d->v.scale) attn__span_of(&kv[(*n)++], d->v.scale, d->v.scale_stride, t->k, 1, ATTN_F32);
+    attn__span *(*const kv)(attn__spans *, const char *) = appends ? attn__writes : attn__reads;
+    attn__span_of(kv(t, "k"), d->k.data, d->k.stride, t->k, d->head_dim, d->k.dtype);
+    attn__span_of(kv(t, "v"), d->v.data, d->v.stride, t->k, d->v_dim, d->v.dtype);
+    if (d->k.scale)
+        attn__span_of(kv(t, "k.scale"), d->k.scale, d->k.scale_stride, t->k, 1, ATTN_F32);
+    if (d->v.scale)
+        attn__span_of(kv(t, "v.scale"), d->v.scale, d->v.scale_stride, t->k, 1, ATTN_F32);
     if (!appends) return;
     const attn_in *k = &d->append.k, *v = &d->append.v;
-    attn__span_of(&t->in[t->ins++], k->data, k->stride, t->added, d->head_dim, k->dtype);
-    attn__span_of(&t->in[t->ins++], v->data, v->stride, t->added, d->v_dim, v->dtype);
+    attn__span_of(attn__reads(t, "append.k"), k->data, k->stride, t->added, d->head_dim, k->dtype);
+    attn__span_of(attn__reads(t, "append.v"), v->data, v->stride, t->added, d->v_dim, v->dtype);
     if (!attn__has_rotary(d)) return;
     const int64_t table = d->append.rotary_rows * d->append.rotary_dim * 2;
-    attn__span_flat(&t->in[t->ins++], d->append.rotary_cos, table);
-    attn__span_flat(&t->in[t->ins++], d->append.rotary_sin, table);
+    attn__span_flat(attn__reads(t, "rotary_cos"), d->append.rotary_cos, table);
+    attn__span_flat(attn__reads(t, "rotary_sin"), d->append.rotary_sin, table);
 }
 static void attn__spans_grad(const attn_desc *d, const attn_grad *g, attn__spans *t) {
     const int64_t rows = attn__rows_total(d) * d->heads * 4;
-    attn__span_of(&t->in[t->ins++], d->o.data, d->o.stride, t->q, d->v_dim, d->o.dtype);
-    attn__span_flat(&t->in[t->ins++], d->lse, rows);
-    attn__span_of(&t->in[t->ins++], g->dout.data, g->dout.stride, t->q, d->v_dim, g->dout.dtype);
-    if (g->dlse) attn__span_flat(&t->in[t->ins++], g->dlse, rows);
-    attn__span_of(&t->out[t->outs++], g->dq.data, g->dq.stride, t->q, d->head_dim, g->dq.dtype);
-    attn__span_of(&t->out[t->outs++], g->dk.data, g->dk.stride, t->k, d->head_dim, g->dk.dtype);
-    attn__span_of(&t->out[t->outs++], g->dv.data, g->dv.stride, t->k, d->v_dim, g->dv.dtype);
+    attn__span_of(attn__reads(t, "o"), d->o.data, d->o.stride, t->q, d->v_dim, d->o.dtype);
+    attn__span_flat(attn__reads(t, "lse"), d->lse, rows);
+    attn__span_of(
+        attn__reads(t, "dout"), g->dout.data, g->dout.stride, t->q, d->v_dim, g->dout.dtype);
+    if (g->dlse) attn__span_flat(attn__reads(t, "dlse"), g->dlse, rows);
+    attn__span_of(attn__writes(t, "dq"), g->dq.data, g->dq.stride, t->q, d->head_dim, g->dq.dtype);
+    attn__span_of(attn__writes(t, "dk"), g->dk.data, g->dk.stride, t->k, d->head_dim, g->dk.dtype);
+    attn__span_of(attn__writes(t, "dv"), g->dv.data, g->dv.stride, t->k, d->v_dim, g->dv.dtype);
     if (g->dbias)
-        attn__span_of(&t->out[t->outs++], g->dbias, d->bias.stride, t->bias, d->kv_len, ATTN_F32);
-    if (g->dsink) attn__span_flat(&t->out[t->outs++], g->dsink, d->heads * 4);
+        attn__span_of(
+            attn__writes(t, "dbias"), g->dbias, d->bias.stride, t->bias, d->kv_len, ATTN_F32);
+    if (g->dsink) attn__span_flat(attn__writes(t, "dsink"), g->dsink, d->heads * 4);
 }
-static attn_status attn__check_spans(const attn__spans *t) {
-    for (int i = 0; i < t->ins; i++) ATTN__RULE(t->in[i].first <= t->in[i].last, ERR_ADDRESS);
+static attn_status attn__check_spans(const attn__spans *t, attn__refused *at) {
+    for (int i = 0; i < t->ins; i++)
+        ATTN__RULE_OF(at, t->in[i].name, t->in[i].first <= t->in[i].last, ERR_ADDRESS);
     for (int i = 0; i < t->outs; i++) {
         const attn__span *out = &t->out[i];
-        ATTN__RULE(out->first <= out->last, ERR_ADDRESS);
-        for (int j = 0; j < t->ins; j++) ATTN__RULE(attn__disjoint(out, &t->in[j]), ERR_OVERLAP);
-        for (int j = 0; j < i; j++) ATTN__RULE(attn__disjoint(out, &t->out[j]), ERR_OVERLAP);
+        ATTN__RULE_OF(at, out->name, out->first <= out->last, ERR_ADDRESS);
+        for (int j = 0; j < t->ins + i; j++) {
+            const attn__span *other = j < t->ins ? &t->in[j] : &t->out[j - t->ins];
+            if (!attn__disjoint(out, other)) at->other = other->name;
+            ATTN__RULE_OF(at, out->name, !at->other, ERR_OVERLAP);
+        }
     }
     return ATTN_OK;
 }
-static attn_status attn__check_workspace(const attn_desc *d, const attn__spans *t) {
+static attn_status attn__check_workspace(
+    const attn_desc *d, const attn__spans *t, attn__refused *at) {
     attn__span all;
     const uint64_t size = d->workspace_size;
     ATTN__RULE(size <= UINTPTR_MAX - (uintptr_t)d->workspace, ERR_ADDRESS);
     attn__span_flat(&all, d->workspace, size > INT64_MAX ? INT64_MAX : (int64_t)size);
-    for (int i = 0; i < t->ins; i++)
-        ATTN__RULE(attn__disjoint(&all, &t->in[i]), ERR_WORKSPACE_OVERLAP);
-    for (int i = 0; i < t->outs; i++)
-        ATTN__RULE(attn__disjoint(&all, &t->out[i]), ERR_WORKSPACE_OVERLAP);
+    for (int i = 0; i < t->ins + t->outs; i++) {
+        const attn__span *one = i < t->ins ? &t->in[i] : &t->out[i - t->ins];
+        ATTN__RULE_OF(at, one->name, attn__disjoint(&all, one), ERR_WORKSPACE_OVERLAP);
+    }
     return ATTN_OK;
 }
 
 /* Rules about data: pointers, overlap. Only for calls that compute. */
-static attn_status attn__check_data(const attn_desc *d, const attn_grad *g) {
+static attn_status attn__check_data(const attn_desc *d, const attn_grad *g, attn__refused *at) {
     attn__spans t;
     t.ins = t.outs = 0;
     attn__extent_q(d, t.q);
@@ -2666,29 +2728,31 @@ static attn_status attn__check_data(const attn_desc *d, const attn_grad *g) {
         ATTN__RULE(
             (g->dq.data || !some_q) && ((g->dk.data && g->dv.data) || !some_k), ERR_NULL_DQKV);
     }
-    attn__span_of(&t.in[t.ins++], d->q.data, d->q.stride, t.q, d->head_dim, d->q.dtype);
+    attn__span_of(attn__reads(&t, "q"), d->q.data, d->q.stride, t.q, d->head_dim, d->q.dtype);
     if (d->bias.data)
-        attn__span_of(
-            &t.in[t.ins++], d->bias.data, d->bias.stride, t.bias, d->kv_len, d->bias.dtype);
+        attn__span_of(attn__reads(&t, "bias"), d->bias.data, d->bias.stride, t.bias, d->kv_len,
+            d->bias.dtype);
     if (d->mask.data)
-        attn__span_of(
-            &t.in[t.ins++], d->mask.data, d->mask.stride, t.bias, d->kv_len, d->mask.dtype);
-    if (d->alibi) attn__span_flat(&t.in[t.ins++], d->alibi, d->heads * 4);
-    if (d->sink) attn__span_flat(&t.in[t.ins++], d->sink, d->heads * 4);
-    if (d->bias_scale) attn__span_flat(&t.in[t.ins++], d->bias_scale, d->heads * 4);
+        attn__span_of(attn__reads(&t, "mask"), d->mask.data, d->mask.stride, t.bias, d->kv_len,
+            d->mask.dtype);
+    if (d->alibi) attn__span_flat(attn__reads(&t, "alibi"), d->alibi, d->heads * 4);
+    if (d->sink) attn__span_flat(attn__reads(&t, "sink"), d->sink, d->heads * 4);
+    if (d->bias_scale) attn__span_flat(attn__reads(&t, "bias_scale"), d->bias_scale, d->heads * 4);
     attn__spans_seq(d, &t);
     attn__spans_kv(d, &t, attn__has_append(d) && !g);
     if (ATTN__BACKWARD && g) {
         attn__spans_grad(d, g, &t);
     } else {
-        attn__span_of(&t.out[t.outs++], d->o.data, d->o.stride, t.q, d->v_dim, d->o.dtype);
+        attn__span_of(attn__writes(&t, "o"), d->o.data, d->o.stride, t.q, d->v_dim, d->o.dtype);
         const int64_t each = attn__rows_total(d) * d->heads * 4;
-        if (d->lse) attn__span_flat(&t.out[t.outs++], d->lse, each);
-        if (d->cert) attn__span_flat(&t.out[t.outs++], d->cert, each);
-        if (d->statistics) attn__span_flat(&t.out[t.outs++], d->statistics, sizeof *d->statistics);
+        if (d->lse) attn__span_flat(attn__writes(&t, "lse"), d->lse, each);
+        if (d->cert) attn__span_flat(attn__writes(&t, "cert"), d->cert, each);
+        if (d->statistics)
+            attn__span_flat(attn__writes(&t, "statistics"), d->statistics, sizeof *d->statistics);
     }
-    ATTN__TRY(attn__check_spans(&t));
-    return d->workspace ? attn__check_workspace(d, &t) : ATTN_OK;
+    if (!ATTN__SMALL) *at = attn__nowhere;
+    ATTN__TRY(attn__check_spans(&t, at));
+    return d->workspace ? attn__check_workspace(d, &t, at) : ATTN_OK;
 }
 
 /* ============================================================================ >>sequence ====
@@ -3497,6 +3561,21 @@ static attn_status attn__tell(const attn_desc *d, attn_status s, const char *why
     return s;
 }
 
+static void attn__write_refused(const attn__refused *at, char *to, size_t size) {
+    if (ATTN__SMALL) return;
+    size_t n = attn__write(to, size, 0, at->what ? at->what : "");
+    if (at->what && at->other) attn__write(to, size, attn__write(to, size, n, " and "), at->other);
+    if (!at->what || at->other || at->entry < 0) return;
+    n = attn__write_number(to, size, attn__write(to, size, n, "["), (uint64_t)at->entry, 0);
+    attn__write(to, size, n, "]");
+}
+/* The same of a description that is refused. */
+static attn_status attn__tell_refused(const attn_desc *d, attn_status s, const attn__refused *at) {
+    char why[64] = "";
+    attn__write_refused(at, why, sizeof why);
+    return attn__tell(d, s, why);
+}
+
 /* cert and statistics of a call that was computed exactly: by another backend than adaptive. */
 static void attn__tell_exact(const attn_desc *d, const attn_backend *b);
 /* In a workspace of its own. */
@@ -3514,10 +3593,17 @@ static attn_status attn__checked_call(const attn_desc *in, const attn_grad *gin,
     attn_desc d;
     attn_grad g;
     const attn_backend *b;
-    ATTN__TRY(attn__resolve(in, gin, &d, &g));
+    attn__refused at;
+    attn_status s = attn__resolve(in, gin, &d, &g, &at);
     const attn_grad *gp = gin ? &g : NULL;
-    ATTN__TRY(attn__choose(&d, gp, plan, &b));
-    ATTN__TRY(attn__check_data(&d, gp));
+    if (!s) {
+        ATTN__TRY(attn__choose(&d, gp, plan, &b));
+        s = attn__check_data(&d, gp, &at);
+    }
+    if (s) {
+        attn__write_refused(&at, plan->why, sizeof plan->why);
+        return s;
+    }
     if (d.workspace) {
         ATTN__RULE(d.workspace_size >= plan->workspace_size, ERR_WORKSPACE_SMALL);
         ATTN__TRY(b->run(b->user, &d, gp, plan));
@@ -3596,9 +3682,10 @@ static attn_status attn__query_call(const attn_desc *in, const attn_grad *gin, a
     ATTN__RULE(plan, ERR_QUERY_NULL);
     attn__plan_nothing(plan);
     if (!ATTN__BACKWARD && gin) return attn__tell(in, ATTN_ERR_NO_BACKWARD, "");
-    attn_status s = attn__resolve(in, gin, &d, &g);
+    attn__refused at;
+    attn_status s = attn__resolve(in, gin, &d, &g, &at);
     if (!s && !attn__machine()->isa) s = ATTN_ERR_ISA;
-    if (s) return attn__tell(in, s, "");
+    if (s) return attn__tell_refused(in, s, &at);
     const attn_grad *gp = gin ? &g : NULL;
     s = attn__choose(&d, gp, plan, &chosen);
     attn__tell(in, s, plan->why);
@@ -3650,8 +3737,8 @@ static attn_status attn__check_part(const attn_desc *d, const int64_t *e, const 
     for (int i = 0; i < 4; i++) ATTN__RULE(attn__disjoint(&out[i / 2], &part[i % 2]), ERR_OVERLAP);
     return ATTN_OK;
 }
-static attn_status attn__check_merge(
-    const attn_desc *d, int64_t parts, const attn_in *o, const float *const *lse) {
+static attn_status attn__check_merge(const attn_desc *d, int64_t parts, const attn_in *o,
+    const float *const *lse, attn__refused *at) {
     int64_t e[3];
     attn__span out[2], sink;
     attn__extent_q(d, e);
@@ -3665,21 +3752,25 @@ static attn_status attn__check_merge(
     ATTN__RULE(sink.first <= sink.last, ERR_ADDRESS);
     ATTN__RULE(attn__disjoint(&out[0], &out[1]), ERR_OVERLAP);
     for (int i = 0; i < 2; i++) ATTN__RULE(attn__disjoint(&out[i], &sink), ERR_OVERLAP);
-    for (int64_t p = 0; p < parts; p++) ATTN__TRY(attn__check_part(d, e, out, &o[p], lse[p]));
+    for (int64_t p = 0; p < parts; p++) {
+        ATTN__ENTRY(at, p);
+        ATTN__TRY_OF(at, "parts", attn__check_part(d, e, out, &o[p], lse[p]));
+    }
     return ATTN_OK;
 }
 static attn_status attn__merge_call(
     const attn_desc *in, int64_t parts, const attn_in *o, const float *const *lse) {
     attn_desc d;
     const attn_backend *device = NULL;
-    attn_status s = attn__resolve(in, NULL, &d, NULL);
+    attn__refused at;
+    attn_status s = attn__resolve(in, NULL, &d, NULL, &at);
     if (!s && !attn__machine()->isa) s = ATTN_ERR_ISA;
     if (!s && d.tolerance > 0) s = ATTN_ERR_TOLERANCE_MERGE;
     if (!s && (d.flags & ATTN_DEVICE)) s = attn__on_device(&d, ATTN__MERGES, &device);
-    if (!s) s = attn__check_merge(&d, parts, o, lse);
+    if (!s) s = attn__check_merge(&d, parts, o, lse, &at);
     if (!s && device) return device->merge(device->user, &d, parts, o, lse);
     if (!s) attn__merge(&d, parts, o, lse);
-    return attn__tell(in, s, "");
+    return attn__tell_refused(in, s, &at);
 }
 ATTN_API attn_status attn_merge(
     const attn_desc *in, int64_t parts, const attn_in *o, const float *const *lse) {
@@ -8783,6 +8874,7 @@ typedef struct attn__mpi {
     MPI_Comm comm;
     int rank, ranks, kind, ulysses, wide; /* wide: f64 is computed in f64 */
     attn_status status;                   /* of this rank, what went wrong first */
+    attn__refused refused;                /* and where, of its own tensors and arrays */
     attn_desc all, own;                   /* resolved: the whole call, and this rank's tensors */
     attn_grad g;
     int64_t q_batch, k_batch, q_own, k_own; /* batch extents; tokens of this rank */
@@ -9965,8 +10057,14 @@ static attn_status attn__mpi_agree(attn__mpi *job, int fields, char why[64]) {
         MPI_SUCCESS)
         return ATTN_ERR_MPI;
     const attn_status s = (attn_status)(a.value[0] >> 32);
-    if (s)
-        attn__write_number(why, 64, attn__write(why, 64, 0, "rank "), a.value[0] & 0x7fffffff, 0);
+    if (s) {
+        const uint64_t rank = a.value[0] & 0x7fffffff;
+        size_t at = attn__write_number(why, 64, attn__write(why, 64, 0, "rank "), rank, 0);
+        if ((uint64_t)job->rank == rank && job->refused.what) {
+            at = attn__write(why, 64, at, ": ");
+            attn__write_refused(&job->refused, why + at, 64 - at);
+        }
+    }
     for (int n = 0; n < a.n && !s; n++) {
         const uint64_t *most = &a.value[1 + 2 * n];
         if (most[0] != ~most[1] && (most[0] || most[1])) { /* both 0: no rank has rows */
@@ -10045,7 +10143,7 @@ static attn_status attn__mpi_resolve_all(attn__mpi *job, const attn_desc *d, con
         memset(dense.dk.stride, 0, sizeof dense.dk.stride);
         memset(dense.dv.stride, 0, sizeof dense.dv.stride);
     }
-    return attn__resolve(&in, g ? &dense : NULL, &job->all, &out);
+    return attn__resolve(&in, g ? &dense : NULL, &job->all, &out, &job->refused);
 }
 /* This rank's own tensors: their strides, pointers, overlaps. In decode q comes from rank 0. */
 static attn_status attn__mpi_resolve_own(attn__mpi *job, const attn_desc *in, const attn_grad *g) {
@@ -10082,10 +10180,10 @@ static attn_status attn__mpi_resolve_own(attn__mpi *job, const attn_desc *in, co
         memset(&d->q, 0, sizeof d->q);
         d->q.dtype = in->q.dtype;
     }
-    ATTN__TRY(attn__resolve_tensors(d));
+    ATTN__TRY(attn__resolve_tensors(d, &job->refused));
     if (g) {
         job->g = *g;
-        ATTN__TRY(attn__resolve_grad(d, &job->g));
+        ATTN__TRY(attn__resolve_grad(d, &job->g, &job->refused));
     }
     return ATTN_OK;
 }
@@ -10112,7 +10210,7 @@ static attn_status attn__mpi_decode_memory(attn__mpi *job) {
     attn__piece from = attn__mpi_piece(d->q.data, d->q.stride, d->q.dtype, d->heads, d->head_dim),
                 to = attn__mpi_piece(job->q.at, dense.stride, d->q.dtype, d->heads, d->head_dim);
     if (!job->rank) {
-        ATTN__TRY(attn__check_data(d, NULL));
+        ATTN__TRY(attn__check_data(d, NULL, &job->refused));
         attn__mpi_copy(job, job->q_batch, job->q_own, &from, &to);
     }
     d->q = dense;
@@ -10178,7 +10276,7 @@ static attn_status attn__mpi_prepare(
     }
     job->times.messages = job->staged ? ATTN_MPI_STAGED : ATTN_MPI_DIRECT;
     if (job->kind == ATTN__MPI_DECODE) ATTN__TRY(attn__mpi_decode_memory(job));
-    ATTN__TRY(attn__check_data(&job->own, g ? &job->g : NULL));
+    ATTN__TRY(attn__check_data(&job->own, g ? &job->g : NULL, &job->refused));
     job->alibi = attn__mpi_of_heads(job, job->own.alibi);
     job->sink = attn__mpi_of_heads(job, job->own.sink);
     if (job->ulysses) attn__mpi_heads_memory(job, f);
@@ -10982,8 +11080,9 @@ static ATTN__UNUSED attn_status attn__reference_bounds(
     const attn_desc *in, const attn__bounds *bounds) {
     attn_desc d;
     attn_plan plan;
-    ATTN__TRY(attn__resolve(in, NULL, &d, NULL));
-    ATTN__TRY(attn__check_data(&d, NULL));
+    attn__refused at;
+    ATTN__TRY(attn__resolve(in, NULL, &d, NULL, &at));
+    ATTN__TRY(attn__check_data(&d, NULL, &at));
     ATTN__TRY(attn__ref_plan(NULL, &d, NULL, &plan));
     d.workspace = attn__get(d.alloc, plan.workspace_size);
     if (!d.workspace) return ATTN_ERR_MEMORY;

@@ -957,6 +957,53 @@ static void test_message_bounds(void **state)
     free(t);
 }
 
+/* A message ends in what is refused, or in the text of the status where that is all. */
+static void misaligned_k(context *c) { c->d.k.data = (const char *)c->d.k.data + 1; }
+static void typeless_o(context *c) { c->d.o.dtype = 99; }
+static void masked_v(context *c) { c->d.v.dtype = ATTN_BOOL; }
+static void unscaled_v(context *c) { quantised(c), c->d.v.scale = NULL; }
+static void scaled_q(context *c) { c->d.q.scale = c->t->lse; }
+static void layout_of_bias(context *c) { bias(c), c->d.bias.layout = 7; }
+static void typeless_mask(context *c) { c->d.mask.data = c->t->mask, c->d.mask.dtype = 99; }
+static void close_k(context *c) { append(c), c->d.k.stride[0] = 1, c->d.k.stride[1] = 1, c->d.k.stride[2] = 1; }
+static void append_type(context *c) { append(c), c->d.append.v.dtype = 99; }
+static void falling_q(context *c) { packed(c), ((int32_t *)(uintptr_t)c->d.seq.cu_q)[1] = -1; }
+static void long_k(context *c) { packed(c), c->d.kv_len = 1; }
+static void used_k(context *c) { paged(c), ((int32_t *)(uintptr_t)c->d.seq.used_k)[B - 1] = -1; }
+static void page(context *c) { paged(c), ((int32_t *)(uintptr_t)c->d.seq.block_table)[c->d.seq.max_pages + 1] = -1; }
+static void slot(context *c) { slots(c), ((int32_t *)(uintptr_t)c->d.seq.slot)[0] = 99; }
+static void o_on_k(context *c) { c->d.o.data = c->t->k; }
+static void lse_on_o(context *c) { c->d.lse = (float *)(void *)c->t->o; }
+static void dv_on_dk(context *c) { c->g.dv.data = c->g.dk.data; }
+static void dq_type(context *c) { c->g.dq.dtype = 99; }
+static void second_part(context *c) { c->part_o[1].dtype = 99; }
+static void heads(context *c) { c->d.kv_heads = 3; }
+static void test_message_names(void **state)
+{
+    static const struct { void (*spoil)(context *); call *how; const char *what; } cases[] = {
+        { misaligned_k, FORWARD, ": k" }, { misaligned_k, QUERY, ": k" }, { misaligned_k, MERGE, ": k" }, { typeless_o, FORWARD, ": o" }, { masked_v, FORWARD, ": v" },
+        { unscaled_v, FORWARD, ": v" }, { scaled_q, FORWARD, ": q" }, { layout_of_bias, FORWARD, ": bias" }, { typeless_mask, FORWARD, ": mask" },
+        { close_k, FORWARD, ": k" }, { append_type, FORWARD, ": append.v" }, { falling_q, FORWARD, ": cu_q[1]" }, { long_k, FORWARD, ": cu_k[1]" },
+        { used_k, FORWARD, ": used_k[1]" }, { page, QUERY, NULL }, { slot, FORWARD, ": slot[0]" }, { o_on_k, FORWARD, ": o and k" }, { lse_on_o, FORWARD, ": lse and o" },
+        { dv_on_dk, BACKWARD, ": dv and dk" }, { dq_type, BACKWARD, ": dq" }, { second_part, MERGE, ": parts[1]" }, { heads, FORWARD, "" },
+    };
+    tensors *t = malloc(sizeof *t);
+    (void)state;
+    for (int i = 0; i < COUNT(cases); i++) {
+        context c;
+        char want[512], got[512] = "", entry[32];
+        make(&c, t);
+        cases[i].spoil(&c);
+        c.d.message = got, c.d.message_size = sizeof got;
+        snprintf(entry, sizeof entry, ": block_table[%d]", (int)c.d.seq.max_pages + 1);
+        attn_status s = cases[i].how(&c);
+        assert_int_not_equal(s, ATTN_OK);
+        snprintf(want, sizeof want, "%s%s", attn_status_text(s), cases[i].what ? cases[i].what : entry);
+        assert_string_equal(got, want);
+    }
+    free(t);
+}
+
 /* ------------------------------------------------------------------------------------------ overlap, to the byte */
 static void masks(context *c) { c->d.mask.data = c->t->mask, c->d.mask.dtype = ATTN_BOOL; }
 static void starts(context *c) { used(c, 4), c->d.seq.start_k = c->t->start, c->d.seq.used_q = c->t->used_q; }
@@ -1059,7 +1106,7 @@ int main(int argc, char **argv)
     enum { OTHERS = 10 };
     struct CMUnitTest others[OTHERS + COUNT(not_here)] = {
         cmocka_unit_test(test_valid), cmocka_unit_test(test_every_status_has_a_case), cmocka_unit_test(test_texts),
-        cmocka_unit_test(test_message_bounds), cmocka_unit_test(test_append_twice), cmocka_unit_test(test_append_many),
+        cmocka_unit_test(test_message_bounds), cmocka_unit_test(test_message_names), cmocka_unit_test(test_append_twice), cmocka_unit_test(test_append_many),
         cmocka_unit_test(test_overlap), cmocka_unit_test(test_texts_of_types), cmocka_unit_test(test_aligned),
         cmocka_unit_test(test_append_falls)
     };
