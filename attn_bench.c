@@ -552,7 +552,6 @@ static void catch_signals(void (*on_crash)(int)) {
     sigaction(SIGTERM, &action, NULL);
     sigaction(SIGHUP, &action, NULL);
     signal(SIGPIPE, SIG_IGN); /* a reader that went away is an error of stdout, */
-    signal(SIGXFSZ, SIG_IGN); /* a file that may not grow one of the file */
     action.sa_handler = on_crash;
     for (int i = 0; i < COUNT(crashes); i++) sigaction(crashes[i], &action, NULL);
 }
@@ -3455,7 +3454,7 @@ static double measure_overhead(const job *j) {
     row scratch = *j->r;
     problem p;
     one.v[BATCH] = one.v[SEQ] = one.v[KV] = one.v[HEADS] = one.v[KV_HEADS] = 1;
-    one.v[MASK] = NO_MASK, one.v[PAGE] = one.v[APPEND] = 0;
+    one.v[MASK] = NO_MASK, one.v[PAGE] = one.v[APPEND] = 0, one.v[DATA] = RANDOM;
     if (!problem_make(&one, NULL, &p)) return NAN;
     p.d.backend = j->p->d.backend;
     tiny.p = &p, tiny.c = &one, tiny.r = &scratch, tiny.kernel_count = 0;
@@ -4231,6 +4230,17 @@ static void make_module(module *w, problem *p, const bench_case *c) {
     }
 }
 
+/* x, y and the four weights once, and the cache where there is one; doubled by their gradients. */
+static double module_bytes(const module *w, const bench_case *c) {
+    const int64_t *v = c->v;
+    double elements = 2 * (double)w->tokens * (double)w->embed, cache = 0;
+    for (int i = 0; i < PROJECTIONS; i++) elements += (double)w->embed * (double)w->width[i];
+    if (v[APPEND])
+        cache = (double)(v[BATCH] * v[KV] * v[KV_HEADS]) *
+                (double)attn__bytes((int32_t)v[KV_DTYPE], v[DIM] + v[V_DIM]);
+    return (v[PASS] == FWD ? 1 : 2) * (4 * elements + cache);
+}
+
 static void measure_module(job *j) {
     const int64_t *v = j->c->v;
     char blas[192];
@@ -4262,13 +4272,17 @@ static void measure_module(job *j) {
     if (!j->status && j->pass != FWD) module_backward(&w, p, &j->status);
     if (!j->status && !check_products(&w, j->pass))
         remark(r, "wrong", "a product of the module is wrong");
-    double attention = p->flops, times = v[PASS] == FWD ? 1 : v[PASS] == BWD ? 2 : 3;
+    double attention = p->flops, bytes = p->bytes,
+           times = v[PASS] == FWD   ? 1
+                   : v[PASS] == BWD ? 2
+                                    : 3;
     if (!j->status && row_ok(r) && first_call(j)) {
+        p->bytes = module_bytes(&w, j->c);
         for (int i = 0; i < PROJECTIONS; i++)
             p->flops += times * 2 * (double)w.tokens * (double)w.embed * (double)w.width[i];
         time_calls(j, module_call, (double)w.tokens);
     }
-    p->flops = attention;
+    p->flops = attention, p->bytes = bytes;
     find_published(r);
     take_workspace(p);
     disown(p, mark);
@@ -6135,9 +6149,33 @@ static const row *fastest(const bench *b, const row *r) {
     return best;
 }
 
+/* What tells a row from others of the same name, but for its pass; the dtype too, unless it is said. */
+static void case_more(const row *r, bool dtype_said, char text[128]) {
+    *text = 0;
+    if (r->c->v[SEED] != axes[SEED].normal)
+        snprintf(text, 128, " seed %lld", (long long)r->c->v[SEED]);
+    if (r->c->v[DTYPE] != ATTN_F32 && !dtype_said)
+        snprintf(text + strlen(text), 32, " %.8s", r->dtype);
+    if (strcmp(r->kv_dtype, r->dtype)) snprintf(text + strlen(text), 32, " kv %.8s", r->kv_dtype);
+    if (r->threads != NO_INT && r->threads != attn_threads())
+        snprintf(text + strlen(text), 32, " thr %lld", (long long)r->threads);
+}
+
+/* The name of a case and what the table has no column for. */
+static void case_label(const bench *b, const row *r, char text[256]) {
+    snprintf(text, 256, "%s", r->name);
+    if (b->opt.wide) return;
+    const size_t n = strlen(text);
+    if (r->c->v[PASS] != FWD && !strstr(r->c->suite->columns, "pass"))
+        snprintf(text + n, 256 - n, " %s", r->pass);
+    case_more(r, false, text + strlen(text));
+}
+
 static void print_advice_line(FILE *f, const row *r, const char *hint) {
-    fprintf(f, "| %lld | %lld | %lld | %s | %s | %s | %.4g | %s: ", (long long)length_of(r),
-        (long long)r->head_dim, (long long)r->batch, r->dtype, r->pass, r->backend, r->p50_ms,
+    char more[128];
+    case_more(r, true, more);
+    fprintf(f, "| %lld | %lld | %lld | %s%s | %s | %s | %.4g | %s: ", (long long)length_of(r),
+        (long long)r->head_dim, (long long)r->batch, r->dtype, more, r->pass, r->backend, r->p50_ms,
         r->bound);
     print_share(f, r->peak_fraction, 0);
     fputs(" of peak, ", f);
@@ -6157,6 +6195,7 @@ static void print_advice(FILE *f, const bench *b) {
             "read (GQA, batching)"},
     };
     bool head = false;
+    static const char *const far = "far from its limit: another backend, or instruction set";
     for (int64_t i = 0; i < b->row_count; i++) {
         const row *r = &b->rows[i];
         if (fastest(b, r) != r || !*r->bound) continue;
@@ -6166,7 +6205,10 @@ static void print_advice(FILE *f, const bench *b) {
                 f);
         head = true;
         for (int k = 0; k < COUNT(advice); k++)
-            if (!strcmp(advice[k][0], r->bound)) print_advice_line(f, r, advice[k][1]);
+            if (!strcmp(advice[k][0], r->bound)) {
+                const double share = k == 1 ? r->peak_fraction : r->bandwidth_fraction;
+                print_advice_line(f, r, k && share < 0.5 ? far : advice[k][1]);
+            }
     }
 }
 
@@ -6303,7 +6345,8 @@ static const char *cell(const row *r, const struct field *f, char text[256]) {
                      above = 100 * (r->p50_high_ms - r->p50_ms) / r->p50_ms,
                      share = (below + above) / 2;
         char *to = text + strlen(text);
-        if (above > 10 && above > 2 * below) snprintf(to, 32, " -%.0f+%.0f%%", below, above);
+        if (fmax(above, below) > 10 && fmax(above, below) > 2 * fmin(above, below))
+            snprintf(to, 32, " -%.0f+%.0f%%", below, above);
         else snprintf(to, 32, share < 9.95 ? " +-%.1f%%" : " +-%.0f%%", share);
     }
     return text;
@@ -6334,7 +6377,10 @@ static void write_grid(FILE *out, const bench *b, const suite *s) {
     fputs("|\n", out);
     for (int64_t i = 0; i < b->row_count; i++) {
         for (int c = 0; c < n && b->rows[i].c->suite == s; c++)
-            fprintf(out, "| %s ", cell(&b->rows[i], columns[c], text));
+            if (columns[c]->offset == offsetof(row, name)) {
+                case_label(b, &b->rows[i], text);
+                fprintf(out, "| %s ", text);
+            } else fprintf(out, "| %s ", cell(&b->rows[i], columns[c], text));
         fputs(b->rows[i].c->suite == s ? "|\n" : "", out);
     }
     const char *before = "\n";
@@ -6381,18 +6427,6 @@ static int text_width(const bench *b, const suite *s, const struct field *f) {
             widest = (int)strlen(row_text(&r, f));
     }
     return widest;
-}
-
-/* The name of a case and what the table has no column for. */
-static void case_label(const bench *b, const row *r, char text[256]) {
-    snprintf(text, 256, "%s", r->name);
-    if (b->opt.wide) return;
-    if (r->c->v[SEED] != axes[SEED].normal)
-        snprintf(text + strlen(text), 32, " seed %lld", (long long)r->c->v[SEED]);
-    if (r->c->v[DTYPE] != ATTN_F32) snprintf(text + strlen(text), 32, " %.8s", r->dtype);
-    if (strcmp(r->kv_dtype, r->dtype)) snprintf(text + strlen(text), 32, " kv %.8s", r->kv_dtype);
-    if (r->threads != NO_INT && r->threads != attn_threads())
-        snprintf(text + strlen(text), 32, " thr %lld", (long long)r->threads);
 }
 
 static int label_width(const bench *b, const suite *s, int most) {
@@ -6500,7 +6534,7 @@ static void print_comparisons(FILE *out, const bench *b) {
         if (strcmp(c->now->kv_dtype, c->now->dtype)) fprintf(out, ", kv %s", c->now->kv_dtype);
         if (c->now->seed != NO_INT && c->now->seed != axes[SEED].normal)
             fprintf(out, ", seed %lld", (long long)c->now->seed);
-        if (c->clock > 1) fprintf(out, "; without a clock %.2fx slower", c->clock);
+        if (c->clock >= 1.005) fprintf(out, "; but for a clock %.2fx slower", c->clock);
         fputc('\n', out);
     }
     fputc('\n', out);
@@ -6893,8 +6927,12 @@ static bool begins_curve(const bench *b, int64_t i, const struct plot *p) {
 static void curve_title(const row *r, char text[1024]) {
     const char *s = strstr(r->name, " S"), *rest = s ? strchr(s + 1, ' ') : NULL;
     int batch = s ? (int)(s - r->name) : 0;
-    snprintf(text, 1024, "%s: %.*s%s %s %s %d thread%s", r->backend, batch, r->name,
-        rest ? rest : "", r->dtype, r->pass, (int)r->threads, r->threads > 1 ? "s" : "");
+    char kv[16] = "", seed[32] = "";
+    if (strcmp(r->kv_dtype, r->dtype)) snprintf(kv, sizeof kv, " kv %.8s", r->kv_dtype);
+    if (r->c->v[SEED] != axes[SEED].normal)
+        snprintf(seed, sizeof seed, " seed %lld", (long long)r->c->v[SEED]);
+    snprintf(text, 1024, "%s: %.*s%s %s%s %s%s %d thread%s", r->backend, batch, r->name,
+        rest ? rest : "", r->dtype, kv, r->pass, seed, (int)r->threads, r->threads > 1 ? "s" : "");
     for (char *c = text; (c = strchr(c, ',')) != NULL;) *c = '/';
 }
 
@@ -7547,6 +7585,7 @@ static comparison compare_measured(const measured *now, const measured *old, dou
     samples x = gather(old->lists, old->n, clock), y = gather(now->lists, now->n, 1);
     comparison c = compare_samples(&x, &y);
     c.now = now->first, c.old = old->first, c.clock = clock;
+    c.old_ms /= clock; /* as it was saved */
     free_samples(&x), free_samples(&y);
     return c;
 }
@@ -7588,8 +7627,11 @@ static int64_t confirm_slower(bench *b, const baseline *old) {
         comparison *c = &b->comparisons[i];
         for (int64_t k = 0; k < again.comparison_count && !strcmp(c->verdict, "slower"); k++)
             if (is_same_row(again.comparisons[k].now, c->now) &&
-                strcmp(again.comparisons[k].verdict, "slower"))
-                c->verdict = again.comparisons[k].verdict;
+                strcmp(again.comparisons[k].verdict, "slower")) {
+                again.comparisons[k].now =
+                    c->now; /* all of it, or the verdict is of other numbers */
+                *c = again.comparisons[k];
+            }
         slow += !strcmp(c->verdict, "slower");
     }
     free(again.comparisons);
@@ -8570,6 +8612,7 @@ static int attn_bench(int argc, char **argv) {
 #endif
     find_gpu(&b);
     strftime(b.date, sizeof b.date, "%Y-%m-%dT%H:%M:%SZ", gmtime(&now));
+    signal(SIGXFSZ, SIG_IGN); /* a file that may not grow is one of the file */
     code = prepare(&b, &old);
     if (!code && b.opt.list) code = print_list(&b);
     else if (!code) {

@@ -174,6 +174,17 @@ static row judged(const char *line, const char *backend, bool whole, void (*meas
 static void verify(job *j) { first_call(j); }
 static row verified(const char *line, const char *backend, bool whole) { return judged(line, backend, whole, verify); }
 
+/* The overhead of a call is that of data of its own, where those of the call come from a file, too. */
+static void overhead_of_file(job *j)
+{
+    bench_case c = *j->c;
+    job of = *j;
+    c.v[DATA] = FROM_FILE;
+    of.c = &c;
+    expect(measure_overhead(&of) > 0, "no overhead of a call with data of a file");
+}
+static void test_overhead(void) { judged("seq-len=64 num-heads=2 head-dim=16", "flash", false, overhead_of_file); }
+
 /* ------------------------------------------------------------------------------------------------ AdaAttn's modes */
 /* Errors without their certificates are errors. */
 static void without_certificates(job *j)
@@ -1555,8 +1566,9 @@ static void test_compared_rows(void)
             expect(fabs(b.comparisons->ratio - cases[k].slower / cases[k].taken_out) < 1e-3, "the ratio is %g", b.comparisons->ratio);
             FILE *f = tmpfile();
             print_comparisons(f, &b);
-            if (cases[k].taken_out > 1) SAID("a clock", f, cases[k].taken_out > 1.09 ? "; without a clock 1.10x slower\n" : "; without a clock 1.09x slower\n");
+            if (cases[k].taken_out > 1) SAID("a clock", f, cases[k].taken_out > 1.09 ? "; but for a clock 1.10x slower\n" : "; but for a clock 1.09x slower\n");
             else SAID("no clock", f, "!clock");
+            expect(fabs(b.comparisons->old_ms - 1) < 0.02, "saved %g ms are %g", 1.0, b.comparisons->old_ms);
             expect(b.comparisons->now == &rows[1][0] && b.comparisons->old == &rows[0][0], "rows of case %d", k);
         }
         free(b.comparisons);
@@ -1917,13 +1929,26 @@ static void test_advice(void)
         for (int flash = 0; flash < 2; flash++) {
             row *r = add_made("memory", lines_[i], flash ? "flash" : "standard", i ? flash ? 2.05 : 2 : flash ? 2 : 5, 0);
             snprintf(r->bound, sizeof r->bound, i ? "bandwidth" : "compute");
-            r->peak_fraction = 0.5, r->bandwidth_fraction = 0.25;
+            r->peak_fraction = r->bandwidth_fraction = 0.5;
             if (i) r->stddev_ms = 0.2, r->min_ms = 1;
         }
     FILE *f = tmpfile();
     print_advice(f, &made.b);
-    SAID("advice", f, "| 64 | 16 | 1 | f32 | fwd | flash | 2 | compute: 50% of peak, 25% of bandwidth | near the peak", "| 96 | 16 | 1 | f32 | fwd | flash | 2.05",
-         "bandwidth: 50% of peak, 25% of bandwidth | near the speed of memory", "!| standard |");
+    SAID("advice", f, "| 64 | 16 | 1 | f32 | fwd | flash | 2 | compute: 50% of peak, 50% of bandwidth | near the peak", "| 96 | 16 | 1 | f32 | fwd | flash | 2.05",
+         "bandwidth: 50% of peak, 50% of bandwidth | near the speed of memory", "!| standard |", "!far from");
+    /* a limit that is far away is none */
+    for (int i = 0; i < 4; i++) *(i < 2 ? &made.rows[i].peak_fraction : &made.rows[i].bandwidth_fraction) = 0.49;
+    print_advice(f = tmpfile(), &made.b);
+    SAID("advice far from the peak", f, "compute: 49% of peak, 50% of bandwidth | far from its limit", "bandwidth: 50% of peak, 49% of bandwidth | far from its limit", "!near");
+    /* rows of one name are told apart, where a column is missing and in the curves of a plot */
+    char label[256], title[1024];
+    forget_rows();
+    row *r = add_made("decode", "seq-len=1 kv-len=64 num-heads=2 head-dim=16 kv-dtype=f16 pass=bwd seed=3", "flash", 1, 0);
+    r->threads = attn_threads();
+    case_label(&made.b, r, label);
+    expect(strstr(label, " bwd") && strstr(label, " kv f16") && strstr(label, " seed 3"), "the label of a row: %s", label);
+    curve_title(r, title);
+    expect(strstr(title, "kv f16") && strstr(title, "seed 3"), "the title of a curve: %s", title);
 }
 
 /* ------------------------------------------------------------------------------------------ what is written */
@@ -1950,6 +1975,8 @@ static void test_written(void)
     expect(!strcmp(cell(r, find_field("p50_ms"), text), "2.000 ms +-50%"), "p50: %s", text);
     r->p50_low_ms = 1.9, r->p50_high_ms = 4;
     expect(!strcmp(cell(r, find_field("p50_ms"), text), "2.000 ms -5+100%"), "p50: %s", text);
+    r->p50_low_ms = 1, r->p50_high_ms = 2.1;
+    expect(!strcmp(cell(r, find_field("p50_ms"), text), "2.000 ms -50+5%"), "p50: %s", text);
     expect(!strcmp(cell(r, find_field("workspace_bytes"), text), "1.0 MiB"), "bytes: %s", text);
     r->ttft_ms = 3, r->ttft_stddev_ms = 0.5;
     expect(!strcmp(cell(r, find_field("ttft_ms"), text), "3.000 ms +-0.500 ms"), "first token: %s", text);
@@ -2341,6 +2368,7 @@ int main(int argc, char **argv)
     test_adaattn();
     test_guide();
     test_advice();
+    test_overhead();
     test_written();
     test_saved_rows();
     test_reported();

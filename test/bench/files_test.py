@@ -4,6 +4,7 @@ reach no shell, a disk that is full and a folder that cannot be written are foun
 
 import csv
 import json
+import itertools
 import os
 import re
 import resource
@@ -194,18 +195,19 @@ def test_unwritable(folder):
             report("unwritable: %s %s" % (flag, name), None if good else "%d %s" % (done.returncode, done.stderr))
 
 
-def limited(size):
-    """Writing beyond so many bytes of a file fails, as on a full disk; SIGXFSZ stays ignored."""
-    return dict(preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (size, -1)), restore_signals=False)
+def limited(size, signals):
+    """Writing beyond so many bytes of a file fails, as on a full disk; SIGXFSZ is as a shell leaves it, or stays ignored."""
+    return dict(preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (size, -1)), restore_signals=signals)
 
 
 def test_full_disks(folder):
     out = os.path.join(folder, "out")
-    for flag, path in (("--output-dir", out), ("--save-baseline", os.path.join(folder, "b.json"))):
-        done = run("1", "16", "1", "8", "--iterations", 1, flag, path, **limited(2048))
+    paths = (("--output-dir", out), ("--save-baseline", os.path.join(folder, "b.json")))
+    for (flag, path), signals in itertools.product(paths, (False, True)):
+        done = run("1", "16", "1", "8", "--iterations", 1, flag, path, **limited(2048, signals))
         good = done.returncode == 2 and not done.stdout and done.stderr.count("\n") == 1
         report(
-            "a disk that is full, " + flag,
+            "a disk that is full, %s, signals as %s" % (flag, "usual" if signals else "ours"),
             None if good and not os.listdir(folder) else done.stderr + done.stdout + str(os.listdir(folder)),
         )
     # it fills up while the rows are measured: the first row, which is declined, is said on stderr at once

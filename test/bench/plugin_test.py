@@ -28,6 +28,7 @@ KINDS = {
     "crashes": ["-DKIND=CRASHES"],
     "exits": ["-DKIND=EXITS"],
     "prints": ["-DKIND=PRINTS"],
+    "slow_first": ["-DKIND=SLOW_FIRST"],
     "no_symbol": ["-DKIND=RIGHT", "-DNO_SYMBOL"],
 }
 SMALL = ["--iterations", 2, "--warmup", 0, "--format", "json"]
@@ -148,6 +149,20 @@ def test_faults(folder):
     report("prints in a process of its own", fault or (None if all(r["status"] in ("ok", "declined") for r in rows) else str(rows)))
 
 
+def test_confirmed(folder):
+    """What was slower in one run of processes and not in the next is not, and has the numbers of the next."""
+    shape = ["--plugin", "slow_first.so", "--backend", "loops", *SHAPE, "--iterations", 12, "--threads", 1, "--processes", 6]
+    done = run(*shape, "--save-baseline", "fast.csv", cwd=folder)
+    for first, slower in ((6, False), (12, True)):
+        with open(os.path.join(folder, "slow"), "w") as f:
+            f.write("%d\n" % first)
+        done = run(*shape, "--baseline", "fast.csv", "--format", "json", cwd=folder)
+        document, fault = checked(done.stdout)
+        rows = (document or {"comparison": []})["comparison"]
+        good = len(rows) == 1 and (rows[0]["verdict"] == "slower") == slower == (rows[0]["delta"] > 1.5) and done.returncode == slower
+        report("slower twice" if slower else "slower once", fault or (None if good else "%d %s" % (done.returncode, rows)))
+
+
 def test_refusals(folder):
     for name, plugin, says in (
         ("another ABI", "stale.so", "another version of attn.h"),
@@ -221,7 +236,7 @@ def test_no_openblas(folder):
 def main():
     with tempfile.TemporaryDirectory() as folder:
         if build(folder):
-            for test in (test_tables, test_turns, test_wrong, test_faults, test_refusals, test_peers, test_no_openblas):
+            for test in (test_tables, test_turns, test_wrong, test_faults, test_confirmed, test_refusals, test_peers, test_no_openblas):
                 test(folder)
     print("%(passed)d passed, %(failed)d failed, %(skipped)d skipped" % COUNT)
     return COUNT["failed"] > 0
