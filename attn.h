@@ -4463,6 +4463,10 @@ static void attn__flash_shape(const attn_desc *d, attn__flash *job) {
     job->filter = NULL;
     job->units = d->batch * d->kv_heads / job->gang * job->tiles * job->splits;
 }
+#if ATTN__ADAPTIVE
+/* Further down: >>adaptive. */
+static int64_t attn__adaptive_fewer(const attn_desc *d);
+#endif
 static attn_status attn__flash_plan(
     void *user, const attn_desc *d, const attn_grad *g, attn_plan *plan) {
     attn__flash job;
@@ -4478,7 +4482,13 @@ static attn_status attn__flash_plan(
     plan->threads = job.threads;
     plan->splits = (int32_t)job.splits;
     memcpy(plan->own, &job, sizeof job);
-    return attn__plan_bytes(plan, attn__sat_add(job.bytes, attn__append_bytes(d)));
+    int64_t bytes = attn__sat_add(job.bytes, attn__append_bytes(d));
+#if ATTN__ADAPTIVE
+    const attn_backend *named;
+    if (d->tolerance > 0 && attn__named(d, &named) == ATTN_OK && !named)
+        bytes = attn__max(bytes, attn__adaptive_fewer(d));
+#endif
+    return attn__plan_bytes(plan, bytes);
 }
 
 /* Unit u of `gang` kv heads each: the last row tiles first, since causal rows see more keys the later
@@ -5140,7 +5150,7 @@ static const char *attn__decode_declines(const attn_desc *d) {
         return "high bytes do not pay without AVX2";
     if (!attn__decode_rows(d)) return "high bytes do not pay with so few dims";
     if (!d->seq.cu_q && !d->seq.used_q &&
-        d->q_len * (d->heads / d->kv_heads) > attn__decode_rows(d))
+        attn__max(d->q_len, 1) * (d->heads / d->kv_heads) > attn__decode_rows(d))
         return "more rows for so many dims than high bytes pay for";
     return NULL;
 }
@@ -5149,6 +5159,16 @@ static const char *attn__adaptive_declines(const attn_desc *d) {
     if (why || attn__filter_takes(d) || !(why = attn__int16_declines(d))) return why;
     few = attn__decode_declines(d);
     return !few ? NULL : *few ? few : why;
+}
+/* Bytes of the same call with as few queries as are decoded, 0: none are. What is planned never shrinks
+ * as q_len grows. */
+static int64_t attn__adaptive_fewer(const attn_desc *d) {
+    attn__adaptive job;
+    attn_desc few = *d;
+    few.q_len = attn__min(d->q_len, attn__decode_rows(d) / (d->heads / d->kv_heads));
+    if (!ATTN__DECODE || few.q_len == d->q_len || attn__adaptive_declines(&few)) return 0;
+    attn__adaptive_shape(&few, &job);
+    return job.bytes;
 }
 static attn_status attn__adaptive_plan(
     void *user, const attn_desc *d, const attn_grad *g, attn_plan *plan) {
@@ -5164,7 +5184,7 @@ static attn_status attn__adaptive_plan(
                                 : "adaptive_decode";
     plan->isa = attn__machine()->isa->name;
     plan->threads = job.flash.threads;
-    return attn__plan_bytes(plan, job.bytes);
+    return attn__plan_bytes(plan, attn__max(job.bytes, attn__adaptive_fewer(d)));
 }
 
 /* Rows [r0, r1) of a unit as flash computes them. */

@@ -123,6 +123,28 @@ static void never_shrinks(void **state) {
     assert_true(grown > 1000);
 }
 /* nor does it as one of several packed sequences grows */
+/* The same where few queries are decoded with a tolerance, and more are not. */
+static void never_shrinks_decoded(void **state) {
+    static const int dims[] = {64, 96, 256};
+    static const float scale = 1;
+    (void)state;
+    for (int n = 0; n < 3 * 3 * 2 * 2; n++) {
+        const int64_t group = 1 + 2 * (n / 3 % 3);
+        attn_desc d = {0};
+        attn_plan plan;
+        size_t last = 0;
+        d.batch = 1 + n / 18 % 2 * 2, d.kv_heads = 2, d.heads = 2 * group, d.head_dim = dims[n % 3], d.kv_len = n / 9 % 2 ? 8192 : 2048;
+        d.threads = 3, d.tolerance = 0.01f;
+        d.k.dtype = d.v.dtype = ATTN_INT16, d.k.scale = d.v.scale = &scale;
+        for (d.q_len = 0; d.q_len <= 240; d.q_len += d.q_len < 20 ? 1 : 20) {
+            assert_int_equal(attn_query(&d, NULL, &plan), ATTN_OK);
+            if (plan.workspace_size < last)
+                fail_msg("%s: the workspace shrinks, head_dim %d, groups of %d, q_len %d", plan.kernel, (int)d.head_dim, (int)group, (int)d.q_len);
+            last = plan.workspace_size;
+        }
+    }
+}
+
 static void never_shrinks_packed(void **state) {
     enum { SEQUENCES = 8 };
     int32_t cu[SEQUENCES + 1];
@@ -203,7 +225,7 @@ static void failing(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {TEST(workspace), TEST(never_shrinks), TEST(never_shrinks_packed), TEST(failing)};
+    const struct CMUnitTest tests[] = {TEST(workspace), TEST(never_shrinks), TEST(never_shrinks_decoded), TEST(never_shrinks_packed), TEST(failing)};
     int failed = cmocka_run_group_tests(tests, NULL, NULL);
     attn_shutdown();
     return failed;
