@@ -186,7 +186,7 @@
    fewer than five processes calls take their place, and one line warns; of fewer than ten one slow
    one among the saved may hide that a program is slower. A row is slower when p is
    below 0.01 and the interval lies above 5%; the run then measures once more, in new processes, and
-   only a row that is slower again makes the exit code 1. It is `same` when the interval is within
+   only a row that is slower again makes the exit code 1; of another the second numbers are shown. It is `same` when the interval is within
    5%, and else `unclear`, which makes no exit code. What a slower clock explains of a row that is
    slower is taken out, by the medians of the peaks beside the calls, a tenth at most; its line says
    so. The changes of p95 and p99 are shown, and judge nothing. A row that was measured and is wrong

@@ -1703,6 +1703,24 @@ static void test_counts(void)
     }
 }
 
+/* x, the four weights and y: what a module reads and writes, and with the gradients twice; a cache beside them. */
+static void test_module_bytes(void)
+{
+    static const struct { const char *axes; double bytes; } cases[] = {
+        { "", 5242880 }, { " pass=bwd", 2 * 5242880.0 }, { " pass=fwd+bwd", 2 * 5242880.0 }, { " kv-len=192 append=128 kv-dtype=f16", 5242880 + 2 * 192 * 2 * 128 * 2 },
+    };
+    module w = { .tokens = 256, .embed = 512, .width = { 512, 512, 512, 512 } };
+    for (int i = 0; i < COUNT(cases); i++) {
+        char line[256], text[128];
+        snprintf(line, sizeof line, "batch-size=2 seq-len=128 num-heads=8 num-kv-heads=2 head-dim=64%s", cases[i].axes);
+        grid g = parse_line(line);
+        bench_case c = { .suite = find_suite("shape") };
+        for (int a = 0; a < AXES; a++) c.v[a] = g.value[a][0];
+        if (!expect(!resolve_case(&c, &g, text), "no case: %s", line)) continue;
+        expect(module_bytes(&w, &c) == cases[i].bytes, "%s: %g bytes of a module", line, module_bytes(&w, &c));
+    }
+}
+
 static void test_derived(void)
 {
     static const char *const line = "seq-len=64 num-heads=2 head-dim=16";       /* 32768 bytes of tensors */
@@ -2369,6 +2387,7 @@ int main(int argc, char **argv)
     test_guide();
     test_advice();
     test_overhead();
+    test_module_bytes();
     test_written();
     test_saved_rows();
     test_reported();
