@@ -2690,8 +2690,9 @@ static attn_status attn__check_spans(const attn__spans *t, attn__refused *at) {
         ATTN__RULE_OF(at, out->name, out->first <= out->last, ERR_ADDRESS);
         for (int j = 0; j < t->ins + i; j++) {
             const attn__span *other = j < t->ins ? &t->in[j] : &t->out[j - t->ins];
-            if (!attn__disjoint(out, other)) at->other = other->name;
-            ATTN__RULE_OF(at, out->name, !at->other, ERR_OVERLAP);
+            const int apart = attn__disjoint(out, other);
+            if (!ATTN__SMALL && !apart) at->other = other->name;
+            ATTN__RULE_OF(at, out->name, apart, ERR_OVERLAP);
         }
     }
     return ATTN_OK;

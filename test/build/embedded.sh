@@ -83,6 +83,10 @@ if [ -n "$full" ]; then
 fi
 
 # ---------------------------------------------------------------------------------------------- a small machine
+printf '%s\n' '#define ATTN_IMPLEMENTATION' '#include "attn.h"' 'static float x[4][8];' 'int main(void) {' '    attn_desc d = {0};' \
+    '    d.batch = d.q_len = d.kv_len = d.heads = 1, d.head_dim = 8, d.q.data = x[0], d.k.data = x[1], d.v.data = x[2], d.o.data = x[3];' \
+    '    if (attn_forward(&d)) return 1;' '    d.o.data = &x[2][7];' '    return attn_forward(&d) != ATTN_ERR_OVERLAP;' '}' >"$dir/overlap.c"
+check "a small machine refuses what overlaps, and no more" "clang -O1 -fsanitize=memory -DATTN__SMALL=1 -DATTN_ONLY_PORTABLE -DATTN_NO_THREADS -I. $dir/overlap.c -o $dir/overlap && $dir/overlap"
 if [ -n "$full" ]; then
     check "the tile of small machines against the reference" "gcc -Os -DATTN__SMALL=1 -DATTN_ONLY_PORTABLE -Itest/common -I. -std=c99 -pthread test/common/impl.c \
         test/proof/grid.c -o $dir/grid -lm && $dir/grid --count 400 --seed 21 --cost 20"
