@@ -96,17 +96,17 @@ static void tolerance(fixed *f) { f->d.tolerance = 0.01f; }
 static void planes(fixed *f) { f->d.v.dtype = ATTN_INT16; }
 static void messages(fixed *f) { f->m.messages = 3; }
 static void no_backend(fixed *f) { f->d.backend = "abacus"; }
-/* the fault of one rank, what all ranks have beside it, and whether forward or backward alone has it (1, 2) */
+/* the fault of one rank, what all messages end in, and the number of the rank, of that rank alone behind the colon (forward/backward), what all ranks have beside it, and whether forward or backward alone has it (1, 2) */
 static const struct { const char *name; void (*spoil)(fixed *f); attn_status status; const char *says; void (*all)(fixed *f); int only; } faults[] = {
     { "head_dim -1", no_desc, ATTN_ERR_NEGATIVE_SIZE, "rank", NULL, 0 }, { "kv_heads 5", no_heads, ATTN_ERR_HEADS, "rank", NULL, 0 },
-    { "no q", no_q, ATTN_ERR_NULL_Q, "rank", NULL, 0 }, { "v strides", wrong_stride, ATTN_ERR_STRIDE_MIXED, "rank", NULL, 0 },
-    { "o and dq are q", overlap, ATTN_ERR_OVERLAP, "rank", NULL, 0 }, { "another head_dim", other_dim, ATTN_ERR_MPI_DIFFERS, "head_dim", NULL, 0 },
+    { "no q", no_q, ATTN_ERR_NULL_Q, "rank", NULL, 0 }, { "v strides", wrong_stride, ATTN_ERR_STRIDE_MIXED, "rank: v", NULL, 0 },
+    { "o and dq are q", overlap, ATTN_ERR_OVERLAP, "rank: o and q/: dq and q", NULL, 0 }, { "another head_dim", other_dim, ATTN_ERR_MPI_DIFFERS, "head_dim", NULL, 0 },
     { "k is f16", other_dtype, ATTN_ERR_MPI_DIFFERS, "the dtype of k", NULL, 0 },
     { "not causal", other_flag, ATTN_ERR_MPI_DIFFERS, "flags", NULL, 0 }, { "another scale", other_scale, ATTN_ERR_MPI_DIFFERS, "scale", NULL, 0 },
     { "a sink", other_sink, ATTN_ERR_MPI_DIFFERS, "sink", NULL, 0 }, { "ALiBi", other_alibi, ATTN_ERR_MPI_DIFFERS, "alibi", NULL, 0 },
     { "another cut", other_cut, ATTN_ERR_MPI_DIFFERS, "k_cut", NULL, 0 }, { "another split", other_split, ATTN_ERR_MPI_DIFFERS, "split", NULL, 0 },
     { "another method", other_method, ATTN_ERR_MPI_DIFFERS, "method", NULL, 0 }, { "packed", other_packing, ATTN_ERR_MPI_DIFFERS, "cu_q", NULL, 0 },
-    { "packed from 1 on", wrong_packing, ATTN_ERR_CU_FIRST, "rank", NULL, 0 }, { "split 2", bad_split, ATTN_ERR_MPI_SPLIT, "rank", NULL, 0 },
+    { "packed from 1 on", wrong_packing, ATTN_ERR_CU_FIRST, "rank: cu_k", NULL, 0 }, { "split 2", bad_split, ATTN_ERR_MPI_SPLIT, "rank", NULL, 0 },
     { "method star", bad_method, ATTN_ERR_MPI_METHOD, "rank", NULL, 0 }, { "no cut", no_cut, ATTN_ERR_MPI_CUT, "rank", NULL, 0 },
     { "a short cut", short_cut, ATTN_ERR_MPI_CUT, "rank", NULL, 0 }, { "a cut from 1 on", falling_cut, ATTN_ERR_MPI_CUT, "rank", NULL, 0 },
     { "a bias", a_bias, ATTN_ERR_MPI_MASK, "rank", NULL, 0 }, { "dropout", dropout, ATTN_ERR_MPI_MASK, "rank", NULL, 0 },
@@ -114,7 +114,7 @@ static const struct { const char *name; void (*spoil)(fixed *f); attn_status sta
     { "a workspace", workspace, ATTN_ERR_MPI_WORKSPACE, "rank", NULL, 0 }, { "a tolerance", tolerance, ATTN_ERR_MPI_TOLERANCE, "rank", NULL, 0 },
     { "int16", planes, ATTN_ERR_MPI_PLANES, "rank", NULL, 0 }, { "messages 3", messages, ATTN_ERR_MPI_MESSAGES, "rank", NULL, 0 },
     { "no such backend", no_backend, ATTN_ERR_BACKEND_UNKNOWN, "rank", NULL, 0 },
-    { "dq is dk", two_at_one_place, ATTN_ERR_OVERLAP, "rank", NULL, 2 },
+    { "dq is dk", two_at_one_place, ATTN_ERR_OVERLAP, "rank: dk and dq", NULL, 2 },
 #define DIFFERS(what, spoil, ...) { what, spoil, ATTN_ERR_MPI_DIFFERS, what, __VA_ARGS__ }
     DIFFERS("batch", other_batch, NULL, 0), DIFFERS("q_len", other_q_len, NULL, 0), DIFFERS("kv_len", other_kv_len, NULL, 0),
     DIFFERS("heads", other_heads, NULL, 0), DIFFERS("kv_heads", other_kv_heads, NULL, 0), DIFFERS("v_dim", other_v_dim, NULL, 0),
@@ -168,7 +168,11 @@ static void one_ranks_fault(void)
             const attn_status s = fixed_call(&f, back);
             f.d.heads = HEADS;
             if (differs) snprintf(says, sizeof says, ": %s", faults[n].says);
-            else snprintf(says, sizeof says, ": rank %d", who);
+            else {
+                const char *own = strchr(faults[n].says, ':'), *other = own ? strchr(own, '/') : NULL;
+                snprintf(says, sizeof says, ": rank %d", who);
+                if (rank == who && own) sprintf(says + strlen(says), "%.*s", other && !back ? (int)(other - own) : 40, other && back ? other + 1 : own);
+            }
             expect(s == faults[n].status && ends(message, says) && untouched(&f, back) && times.sent == -1, faults[n].name, s ? message : "not refused");
             fixed_free(&f);
         }
