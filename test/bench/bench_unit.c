@@ -54,6 +54,7 @@ static bool expect(bool right, const char *format, ...)
     vprintf(format, args);
     va_end(args);
     fputc('\n', stdout);
+    if (getenv("CMOCKA_TEST_ABORT")) exit(1);           /* as cmocka's programs do then: the first failure is enough */
     return false;
 }
 
@@ -239,7 +240,9 @@ static void test_modes(void)
         for (int m = 0; m < 2; m++) {
             const char *mode = m ? "rank" : "precision";
             row r = verified(lines_[i], mode, true);
-            expect(row_ok(&r) && *r.note, "%s, %s: %s %s", mode, lines_[i], r.status, r.note);
+            size_t length = strlen(r.note);
+            expect(row_ok(&r) && length && strcmp(r.note + length - (length > 1), "; "), "%s, %s: %s '%s'", mode, lines_[i], r.status, r.note);
+            expect(!strstr(r.note, "effective rank") == !m, "%s, %s: '%s'", mode, lines_[i], r.note);
             if (!(r.max_cert > 0) && strstr(r.note, "products of int16")) {      /* AVX-512 without VNNI */
                 skipped++;
                 continue;
@@ -284,6 +287,7 @@ static void test_verification(void)
                 snprintf(line, sizeof line, " %s dtype=%s pass=%s", shapes[s], dtypes[t], passes[p]);
                 test_faults(line, p > 0);
             }
+    test_faults(" seq-len=40 num-heads=2 head-dim=8 mask=blocks pass=fwd+bwd", true);
 }
 
 /* In f32 much less than that is wrong: the bounds follow the sizes of the terms, whatever the scale. */
@@ -952,18 +956,18 @@ static void test_roofline(void)
     snprintf(kept, sizeof kept, "%s", isa ? isa : "");
     unsetenv("ATTN_ISA");
     bench_case c = { .suite = find_suite("shape") };
-    for (int i = 0; i < 4; i++) {
+    for (int i = 0; i < 5; i++) {
         row r = null_row();
         r.c = &c, probed.asked_only = true;
-        r.gflops = i == 1 ? 101 : i == 3 ? 500 : 50, r.gbytes_per_s = 5;
+        r.gflops = i == 1 ? 101 : i == 3 ? 500 : 50, r.gbytes_per_s = i == 4 ? 21 : 5;
         if (i == 2) setenv("ATTN_ISA", "portable", 1);
         else unsetenv("ATTN_ISA");
         place_under_roofline(&r, 100, 20);
         note_forced_isa(&r);
         probed.asked_only = false;
         expect(i & 1 ? isnan(r.peak_fraction) : r.peak_fraction == 0.5, "share %g of the peak", r.peak_fraction);
-        expect(r.bandwidth_fraction == 0.25, "share %g of the bandwidth", r.bandwidth_fraction);
-        const char *says = i == 0 ? "" : i == 1 ? "no share of the peak: 1.01 of the peak sampled, the machine was disturbed" : i == 3 ? "no share of the peak: 5.00 of the peak sampled, more than vectors can" : "ATTN_ISA=portable: the peak of this ISA is 1.0 GFLOP/s";
+        expect(i == 4 ? isnan(r.bandwidth_fraction) : r.bandwidth_fraction == 0.25, "share %g of the bandwidth", r.bandwidth_fraction);
+        const char *says = i == 0 ? "" : i == 1 ? "no share of the peak: 1.01 of the peak sampled, the machine was disturbed" : i == 3 ? "no share of the peak: 5.00 of the peak sampled, more than vectors can" : i == 4 ? "no share of the bandwidth: 1.05 of that sampled" : "ATTN_ISA=portable: the peak of this ISA is 1.0 GFLOP/s";
         expect(i ? strstr(r.note, says) == r.note : !*r.note, "the roofline notes: '%s'", r.note);
     }
     if (*kept) setenv("ATTN_ISA", kept, 1);
@@ -1113,6 +1117,7 @@ static void test_cold(void)
 enum { STEADY, NEVER_THE_SAME, BY_THREADS, BY_BATCH, NOT_FINITE, OTHER_DV, WITH_LSE, WITHOUT_LSE, SLOW, SCRIBBLES, OTHER_DK, FAILS_TWICE,
        LAZY, LATE, WRITES_Q, WRITES_V, WRITES_DOUT, BEHIND_O, BEFORE_O, BEHIND_LSE, BEHIND_DV, BEHIND_WORKSPACE, LEAVES_ROW, LEAVES_LSE };
 static int moody, runs;
+static int64_t most_queries;            /* of a call */
 /* What it writes where it must not, or leaves unwritten. */
 static void trespass(const attn_desc *d, const attn_grad *g)
 {
@@ -1138,6 +1143,7 @@ static attn_status fickle_run(void *user, const attn_desc *d, const attn_grad *g
     attn_status s = flash->run(flash->user, d, g, plan);
     (void)user;
     runs++;
+    most_queries = d->q_len > most_queries ? d->q_len : most_queries;
     trespass(d, g);
     if (moody == FAILS_TWICE && runs == 2) return ATTN_ERR_MEMORY;
     float *last = (float *)d->o.data + d->batch * d->q_len * d->heads * d->v_dim - 1;
@@ -1159,6 +1165,7 @@ static void test_properties(void)
         { measure_thread_count, STEADY, NULL }, { measure_thread_count, BY_THREADS, "other bits with 8 threads" },
         { measure_batching, STEADY, NULL },     { measure_batching, BY_BATCH, "sequence 2 alone has other bits" },
         { measure_finite, STEADY, NULL },       { measure_finite, NOT_FINITE, "1 elements are NaN or infinite" },
+        { measure_determinism, LAZY, "other bits on another run" }, { measure_batching, LAZY, "sequence 1 alone has other bits" },
     };
     for (int i = 0; i < COUNT(cases); i++) {
         moody = cases[i].mood, runs = 0;
@@ -1230,6 +1237,26 @@ static void test_properties(void)
 }
 
 /* A call is timed without lse and verified with it: both have to be right. Its first run is told in ms. */
+/* Calls that are long are not warmed up, unless the user says so. */
+static void test_warm_up(void)
+{
+    static const struct { double ms; bool asked, reference; int want; } cases[] = {
+        { 0.01, false, false, 3 }, { 5000, false, false, 0 }, { 5000, true, false, 3 }, { 0.01, false, true, 0 }, { 0.01, true, true, 3 } };
+    for (int i = 0; i < COUNT(cases); i++) {
+        bench_case c = { .suite = find_suite("shape") };
+        bench b = { .selection = QUICK, .opt = { .repeated = true, .user.count[WARMUP] = cases[i].asked } };
+        row r = null_row();
+        problem p = { 0 };
+        promise x = { 0 };
+        job j = { .b = &b, .c = &c, .p = &p, .r = &r, .reference = cases[i].reference };
+        p.promise = &x;                         /* of which no peak is sampled */
+        c.v[WARMUP] = 3, c.v[ITERATIONS] = 50, r.first_run_ms = cases[i].ms;
+        start_timing(&j, counting_call, 1);
+        expect(j.plan.warmup == cases[i].want, "case %d is warmed up by %d calls, not %d", i, (int)j.plan.warmup, cases[i].want);
+        expect(isnan(r.overhead_ms), "a process that repeats measures an overhead of %g", r.overhead_ms);
+    }
+}
+
 static void test_first_call(void)
 {
     static const char *const line = " batch-size=3 seq-len=20 num-heads=2 head-dim=8";
@@ -1335,6 +1362,10 @@ static void test_generation(void)
            r.total_ms, r.overhead_ms, r.bound);
     expect(near(r.tokens_per_s, 1e3 / r.p50_ms) && near(r.ops_per_s, 1e3 / r.p50_ms) && near(r.gflops, r.flops * 1e-6 / r.p50_ms), "rates of a step");
     free(r.samples_ms.x);
+    moody = STEADY, most_queries = 0;
+    r = judged(" seq-len=1 kv-len=300 num-heads=4 num-kv-heads=2 head-dim=32 causal=1 iterations=9 warmup=0", "fickle", false, measure_generate);
+    expect(row_ok(&r) && most_queries == 300, "a prefill of 300 tokens has %d queries", (int)most_queries);
+    free(r.samples_ms.x);
     bench_case c = { .suite = find_suite("shape") };
     grid g = parse_line(" seq-len=20 kv-len=20 num-heads=2 head-dim=8 causal=1");
     char text[128];
@@ -1370,12 +1401,12 @@ static void test_memory(void)
     counted_put(&f, a, 60), counted_put(&f, b, 50);
     expect(f.now == 0 && f.peak == 150, "all given back: %d, %d", (int)f.now, (int)f.peak);
     int64_t before = peak_resident_bytes(), size = 300 << 20;
-    char *big = malloc((size_t)size);
+    volatile char *big = malloc((size_t)size);          /* volatile: otherwise clang leaves it out */
     for (int64_t i = 0; i < size; i += 4096) big[i] = 1;
     int64_t after = peak_resident_bytes();
     expect(before > 1 << 20 && (after - before > size / 2 || before > size) && after < before + 2 * size, "the peak went from %lld to %lld bytes",
            (long long)before, (long long)after);
-    free(big);
+    free((void *)big);
 }
 
 /* The row of a call that had a process of its own, which is this program again. */
@@ -1679,6 +1710,132 @@ static void derive_made(void)
 {
     for (int64_t i = 0; i < made.b.row_count; i++) derive_row(&made.b, &made.rows[i]);
     derive_series(&made.b);
+}
+
+/* What is written to stderr from then on, and an end to it. */
+static FILE *said;
+static int stderr_was;
+static void hear(void)
+{
+    fflush(stderr);
+    said = tmpfile(), stderr_was = dup(STDERR_FILENO);
+    dup2(fileno(said), STDERR_FILENO);
+}
+static FILE *heard(void)
+{
+    fflush(stderr);
+    dup2(stderr_was, STDERR_FILENO);
+    close(stderr_was);
+    return said;
+}
+
+/* A saved run of these rows, each by so many processes that are `spread` apart. */
+typedef struct saved_row { const char *name, *status; double ms, spread; int processes; } saved_row;
+static void save_rows(const char *path, const char *cpu, const saved_row *rows, int count)
+{
+    FILE *f = fopen(path, "w");
+    fprintf(f, "# attn_bench baseline 3, avx2, %s\n" HEADED, cpu);
+    for (int r = 0; r < count; r++)
+        for (int p = 0; p < rows[r].processes; p++) {
+            fprintf(f, "s,%s,flash,f32,f32,fwd,1,%s,", rows[r].name, rows[r].status);
+            for (int i = 0; i < 8 && !strcmp(rows[r].status, "ok"); i++) fprintf(f, "%s%g", i ? " " : "", rows[r].ms * (1 + rows[r].spread * (p - 2)) * (1 + 1e-3 * (i * 5 % 8)));
+            fprintf(f, ",%g,\n", rows[r].ms);
+        }
+    fputs("# end\n", f);
+    fclose(f);
+}
+
+/* Two saved runs: which rows are compared, counted and named, and by which code the comparison ends. */
+static void test_judged_runs(void)
+{
+    static const saved_row was[] = { { "slow", "ok", 1, 1e-3, 5 },  { "same", "ok", 1, 1e-3, 5 },  { "wide", "ok", 1, 0.2, 5 },   { "bad", "ok", 1, 1e-3, 5 },
+                                     { "gone", "ok", 1, 1e-3, 5 },  { "lost", "ok", 1, 1e-3, 5 },  { "ever", "wrong", 1, 0, 5 },  { "mixed", "ok", 1, 1e-3, 4 },
+                                     { "mixed", "failed", 1, 0, 1 } };
+    static const saved_row is[] = { { "slow", "ok", 1.5, 1e-3, 5 }, { "same", "ok", 1, 1e-3, 5 },  { "wide", "ok", 1.1, 0.2, 5 }, { "bad", "wrong", 1, 0, 5 },
+                                    { "lost", "declined", 1, 0, 5 }, { "ever", "ok", 1, 1e-3, 5 }, { "new", "ok", 1, 1e-3, 5 },   { "mixed", "ok", 3, 1e-3, 5 } };
+    static const struct { int from, count, to, now_count; bool few; int code; const char *said[6]; } cases[] = {
+        { 0, COUNT(was), 0, COUNT(is), false, EXIT_WRONG, { "s bad flash fwd was measured, and is wrong now\n", "2 of its rows were not measured now\n", "3 rows compared, 1 slower, 1 unclear\n", "!process", "!mixed", NULL } },
+        { 1, 2, 1, 2, false, 0, { "2 rows compared, 0 slower, 1 unclear\n", "!not measured now", "!process", NULL } },
+        { 2, 1, 2, 1, false, 0, { "1 rows compared, 0 slower, 1 unclear\n", NULL } },
+        { 1, 1, 1, 1, true, 0, { "1 rows compared, 0 slower, 0 unclear\n", "calls of 2 process(es) are compared", NULL } },
+        { 3, 1, 3, 1, false, EXIT_WRONG, { "s bad flash fwd was measured, and is wrong now\n", "0 rows compared, 0 slower", NULL } },
+        { 4, 1, 6, 1, false, EXIT_BAD, { ": 0 rows compared, none of its rows is one of this run's\n", "1 of its rows were not measured", NULL } },
+    };
+    char folder[] = "/tmp/bench_unit.XXXXXX", paths[2][64], flag[128];
+    if (!expect(mkdtemp(folder) != NULL, "no temporary folder")) return;
+    for (int i = 0; i < 2; i++) snprintf(paths[i], sizeof paths[i], "%s/%s", folder, i ? "now" : "old");
+    FILE *kept = document;
+    document = tmpfile();
+    for (int k = 0; k < COUNT(cases); k++) {
+        bench b = { .opt = { .baseline = paths[0], .saved = paths[1] } };
+        saved_row rows[2][COUNT(was)];
+        memcpy(rows[0], was + cases[k].from, (size_t)cases[k].count * sizeof *was);
+        memcpy(rows[1], is + cases[k].to, (size_t)cases[k].now_count * sizeof *is);
+        if (cases[k].few) rows[0][0].processes = 2;
+        save_rows(paths[0], "A processor", rows[0], cases[k].count);
+        save_rows(paths[1], "A processor", rows[1], cases[k].now_count);
+        hear();
+        int code = compare_saved(&b);
+        expect_said("a comparison", heard(), cases[k].said);
+        expect(code == cases[k].code, "comparison %d ends with %d", k, code);
+        free(b.comparisons);
+    }
+    fclose(document);
+    document = kept;
+    /* what cannot be compared: the flag, the path and the reason, in this order */
+    bench b = { .opt = { .baseline = paths[0], .saved = paths[1] } };
+    for (int which = 0; which < 2; which++) {
+        save_rows(paths[!which], "A processor", was, 1);
+        unlink(paths[which]);
+        snprintf(flag, sizeof flag, "attn_bench: --%s %s: No such file", which ? "saved" : "baseline", paths[which]);
+        hear();
+        expect(compare_saved(&b) == EXIT_BAD, "no file %d, and it is compared", which);
+        SAID("a missing file", heard(), flag);
+    }
+    save_rows(paths[0], "A processor", was, 1);
+    save_rows(paths[1], "Another", was, 1);
+    hear();
+    expect(compare_saved(&b) == EXIT_BAD, "runs of two processors are compared");
+    SAID("two processors", heard(), "mismatch: it was saved on A processor, avx2; this is Another, avx2: nothing");
+    /* a run of more than 64 KiB */
+    static saved_row many[1000];
+    for (int i = 0; i < COUNT(many); i++) many[i] = (saved_row){ "many", "ok", i + 1, 0, 1 };
+    save_rows(paths[0], "A processor", many, COUNT(many));
+    baseline got;
+    if (expect(!load_baseline("baseline", paths[0], &got) && got.count == COUNT(many), "a long file: %d rows", (int)got.count)) {
+        expect(got.rows[0].p50_ms == 1 && got.rows[999].p50_ms == 1000 && got.rows[999].samples_ms.n == 8, "its last row: %g ms", got.rows[999].p50_ms);
+        free_baseline(&got);
+    }
+    for (int i = 0; i < 2; i++) unlink(paths[i]);
+    rmdir(folder);
+}
+
+/* What looks slower is measured again by processes of their own: it stays slower only where these say so. */
+static void test_confirmed(void)
+{
+    static const char *const argv[] = { "attn_bench", "--seq-len", "32", "--num-heads", "2", "--head-dim", "16", "--backend", "flash", "--iterations", "8", "--threads", "1" };
+    for (int slower = 0; slower < 2; slower++) {
+        bench b = { .argc = COUNT(argv), .argv = (char **)(uintptr_t)argv, .opt = { .save_baseline = "x", .processes = 5 } };
+        if (!expect(repeat_runs(&b, 5) && b.repeat_count == 5, "%d rows of 5 processes", (int)b.repeat_count)) return;
+        /* what was saved: a thousandth of the time, or as many times as long */
+        row saved[5];
+        double x[5][8];
+        for (int p = 0; p < 5; p++) {
+            saved[p] = b.repeats[p];
+            expect(b.repeats[p].samples_ms.n == 8 && !strcmp(b.repeats[p].backend, "flash"), "%d samples of %s", (int)b.repeats[p].samples_ms.n, b.repeats[p].backend);
+            for (int i = 0; i < 8; i++) x[p][i] = b.repeats[p].samples_ms.x[i] * (slower ? 1e-3 : 1e3);
+            saved[p].samples_ms = (list){ x[p], 8 };
+        }
+        baseline old = { .rows = saved, .count = 5 };
+        comparison c = { .verdict = "slower", .now = b.repeats, .old = saved, .ratio = 7 };
+        b.comparisons = &c, b.comparison_count = 1;
+        int64_t n = confirm_slower(&b, &old);
+        expect(n == slower && !strcmp(c.verdict, slower ? "slower" : "faster"), "%d are slower, the row is %s", (int)n, c.verdict);
+        expect(slower ? c.ratio == 7 : c.ratio < 0.01, "shown with a ratio of %g", c.ratio);
+        expect(c.now == b.repeats, "another row is shown");
+        expect(b.repeat_count == 5, "%d repeats", (int)b.repeat_count);
+        free_rows(b.repeats, b.repeat_count);
+    }
 }
 
 /* What a case moves and computes, counted by hand. */
@@ -2329,11 +2486,8 @@ int main(int argc, char **argv)
     attn_register(&fickle);
     attn_register(&failing);
     if (argc > 1) return attn_bench_main(argc, argv);   /* the process of a memory row */
-    test_verification();
     test_scarce_memory();
     test_saved_runs();
-    test_tiny();
-    test_scales();
     test_sampled_rows();
     test_sampled();
     test_right();
@@ -2345,16 +2499,14 @@ int main(int argc, char **argv)
     test_empty_rows();
     test_module(" seq-len=9 num-heads=4 num-kv-heads=2 head-dim=8 causal=1", false);
     test_module(" seq-len=9 num-heads=4 num-kv-heads=2 head-dim=8 causal=1 dtype=f16", false);
+    test_module(" batch-size=2 seq-len=70 num-heads=4 num-kv-heads=2 head-dim=8 causal=1", false);       /* more rows than a task has */
     test_module(" seq-len=1 kv-len=20 num-heads=4 num-kv-heads=2 head-dim=8 causal=1 append=1", true);
     test_module(" batch-size=2 seq-len=1 kv-len=20 num-heads=4 num-kv-heads=2 head-dim=8 causal=1 append=1 dtype=f16", true);
-    test_modes();
     test_published();
     test_parameters();
     test_rank_test();
     test_infinities();
     test_utf8();
-    test_bootstrap();
-    test_processes();
     test_unclear();
     test_median_interval();
     test_summary();
@@ -2362,15 +2514,13 @@ int main(int argc, char **argv)
     test_bound();
     test_roofline();
     test_sampling();
+    test_warm_up();
     test_total();
     test_rates();
-    test_cold();
     test_properties();
     test_first_call();
-    test_trespasses();
     test_units();
     test_generation();
-    test_no_prefill();
     test_memory();
     test_memory_rows();
     test_programs();
@@ -2378,6 +2528,8 @@ int main(int argc, char **argv)
     test_comparison_parts();
     test_machines();
     test_compared_rows();
+    test_judged_runs();
+    test_confirmed();
     test_counts();
     test_derived();
     test_scaling();
@@ -2398,6 +2550,16 @@ int main(int argc, char **argv)
     test_outputs();
     test_module_rows();
     test_probes();
+    /* those that take longest */
+    test_no_prefill();
+    test_cold();
+    test_processes();
+    test_tiny();
+    test_verification();
+    test_bootstrap();
+    test_scales();
+    test_trespasses();
+    test_modes();
     attn_shutdown();
     printf("%d passed, %d failed, %d skipped\n", passed, bad, skipped);
     return bad > 0;

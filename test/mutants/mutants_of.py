@@ -20,7 +20,8 @@ NUMBER = re.compile(r"(?<![\w.])(0[xX][0-9a-fA-F]+|\d+\.?\d*(?:[eE][-+]?\d+)?|\.
 HEADER = re.compile(r"\s*(?:(?:if|for|while|switch)\s*(?=\()|else\b|do\b|case\b[^:?]*:|default\s*:|ATTN__UNROLL\b|ATTN__EACH\b)")
 DECLARATION = re.compile(r"(?:(?!return\b|goto\b|else\b)\w+[\s*]+)+\w+\s*(?:[=,\[(]|$)|typedef\b|extern\b|enum\b|struct\b|union\b")
 NO_DELETION = re.compile(r"(?:break|continue)$|return\b.|,")     # a jump is changed by branches(); no value to return is no fault but undefined
-COMMUTATIVE = {"attn__max", "attn__min", "attn__disjoint"}
+COMMUTATIVE = {"attn__max", "attn__min", "attn__disjoint", "fmax", "fmin", "fmaxf", "fminf", "max64", "min64"}
+EQUALITY = {"strcmp", "memcmp"}         # behind a "!"
 PARAMETER = re.compile(r"(?:const\s+)?(?:struct\s+)?\w+[\s*]+\w+(?:\[\w*\])*$")
 KEYWORDS = {"if", "for", "while", "switch", "sizeof", "return", "defined", "__attribute__", "_Pragma", "_Alignof", "alignof"}
 
@@ -123,7 +124,7 @@ def arguments(code):
     for m in re.finditer(r"\b([A-Za-z_]\w*)\s*(\()|(?<=\))(\()", code):
         at, name = m.start(2) if m.group(2) else m.start(3), m.group(1)
         end = closing(code, at)
-        if not end or name in KEYWORDS | COMMUTATIVE or end - at > 600:
+        if not end or name in KEYWORDS | COMMUTATIVE or end - at > 600 or name in EQUALITY and code[m.start() - 1] == "!":
             continue
         cuts, depth = [at + 1], 0
         for i in range(at + 1, end - 1):

@@ -5,7 +5,7 @@ usage: mutate_random.py [N] [--seed S] [--file FILE ...] [--jobs N] [--skip DRAW
 Draws N mutants with that seed (same sources and seed, same mutants): test/mutants/mutants_of.py changes one place of a random line of attn.h
 (without >>mpi and >>ops_neon, which these tests do not compile), of attn_hip.c or of the measuring and checking parts of attn_bench.c. A
 mutant that does not compile, or whose object code is that of the source, is replaced by another. Each runs the tests that reach its
-line until one fails, crashes or takes ten times as long as it should. The others survive. They are printed, and left in build/mutate/ in
+line until one fails, crashes or takes several times as long as it should. The others survive. They are printed, and left in build/mutate/ in
 the form of test/mutants/mutants.txt; --again FILE runs such a list anew, --skip N goes on behind the first N that were drawn. test/mutants/equivalent.txt names survivors that no test can
 notice, each with the reason; they count as neither.
 
@@ -59,7 +59,9 @@ NO_ISA = ["-DATTN_NO_AVX2", "-DATTN_NO_AVX512"]
 # Most functions are the same without the other ISAs: what "portable" has is read in half the time.
 MPI = ["-DATTN_MPI", "-DATTN_MPI_PIECE=20011", "-DATTN__MPI_SLICE=16"]      # as test/tests.mk has it
 BUILDS = {"plain": [], "portable": NO_ISA, "asan": ["-fsanitize=address,undefined", "-fsanitize-trap=undefined", *NO_ISA], "tsan": ["-fsanitize=thread", *NO_ISA], "mpi": [*MPI, *NO_ISA]}
-SANITIZED = {"asan": "-fsanitize=address,undefined", "tsan": "-fsanitize=thread"}
+BUILDS |= {"bench": NO_ISA, "program": [], "bench-asan": ["-fsanitize=address,undefined", "-fno-sanitize-recover=all", *NO_ISA]}
+SANITIZED = {"asan": "-fsanitize=address,undefined", "tsan": "-fsanitize=thread", "bench-asan": "-fsanitize=address,undefined"}
+LEAKS = {"bench": "-fsanitize=leak"}    # it costs nothing until the end
 # what the compilers of tomorrow call errors
 STRICT = ["-std=c99", "-Wno-everything", "-Werror=incompatible-pointer-types", "-Werror=int-conversion"]     # -w would silence these as well
 
@@ -91,12 +93,52 @@ FORKS = ("process", "threads")          # what their children reach gcov does no
 FORKED = (">>threads", ">>dispatch", ">>public")
 
 
-class Header:
-    """attn.h: of a mutant only the functions that it changes are compiled (test/mutants/splice.py). The test programs are linked once, with
-    a shared object of the source, and load that of the mutant."""
+class Spliced:
+    """Of a mutant only the functions that it changes are compiled (test/mutants/splice.py)."""
+    include, libraries = [], []
+
+    def translation_unit(self, directory, build):
+        """What that build compiles: the file that is mutated, or what includes it."""
+        return "test/common/impl.c"
+
+    def module(self, directory, build):
+        """(The functions and variables of the source in that folder, what the compiler says against it)."""
+        wrong = failure(["clang", "-O2", *BUILDS[build], *self.include, *STRICT, "-fPIC", "-fno-inline", "-fno-strict-aliasing", "-Xclang", "-disable-llvm-passes",
+                         "-pthread", f"-I{directory}", "-I.", "-S", "-emit-llvm", self.translation_unit(directory, build), "-o", f"{directory}/{build}.ll"])
+        return (None, wrong) if wrong else (splice.Module(pathlib.Path(f"{directory}/{build}.ll").read_text()), None)
+
+    def compile_part(self, text, build, path):
+        pathlib.Path(f"{path}.ll").write_text(text)
+        level = "-O1" if build in SANITIZED else "-O2"
+        return failure(["clang", level, *([SANITIZED[build]] if build in SANITIZED else []), "-w", "-fPIC", "-pthread", "-c", f"{path}.ll", "-o", f"{path}.o"])
+
+    def compile_clean(self, build):
+        """Two jobs: the source, cut into functions and compiled whole."""
+        self.modules[build], wrong = self.module(self.clean, build)
+        if wrong:
+            sys.exit(f"the unchanged {self.file} does not compile: {wrong}")
+        return [(self.compile_part, text, build, self.clean / f"{build}-{n}") for n, text in enumerate(self.modules[build].parts(2))]
+
+    def parts(self, build):
+        return [f"{self.clean}/{build}-{n}.o" for n in range(2)]
+
+    def compile_own(self, directory, build, module, names):
+        """Those functions of a mutant: (why they do not compile, whether their code differs from the source's)."""
+        wrong = self.compile_part(module.part(names), build, directory / f"{build}-own")
+        if wrong:
+            return wrong, False
+        known = (build, *names)
+        if known not in self.objects:
+            both = [n for n in names if n in self.modules[build].functions or n in self.modules[build].variables]
+            self.compile_part(self.modules[build].part(both), build, directory / f"{build}-clean")
+            self.objects[known] = stripped(f"{directory}/{build}-clean.o")
+        return None, stripped(f"{directory}/{build}-own.o") != self.objects[known]
+
+
+class Header(Spliced):
+    """attn.h. The test programs are linked once, with a shared object of the source, and load that of the mutant."""
     name = file = "attn.h"
     share = 17
-    include, libraries = [], []
     # without what these builds do not have or this processor cannot run: attention over MPI, AVX-512, NEON
     parts_drawn = [(">>platform =", ">>mpi ="), (">>reference =", ">>ops_neon =" if NATIVE == "avx512" else ">>ops_avx512 ="), (">>isas =", None)]
 
@@ -141,12 +183,10 @@ class Header:
         """The source, cut into functions and compiled whole, and the test programs' objects."""
         builds = sorted({t.build for stage in self.stages for t in stage})
         jobs = []
-        for build in [*builds, "portable"] if "plain" in builds else builds:
-            self.modules[build], wrong = self.module(self.clean, build)
-            if wrong:
-                sys.exit(f"the unchanged {self.file} does not compile: {wrong}")
-            for n, text in enumerate(self.modules[build].parts(2) if build != "portable" else ()):
-                jobs.append(pool.submit(self.compile_part, text, build, self.clean / f"{build}-{n}"))
+        for build in builds:
+            jobs += [pool.submit(*job) for job in self.compile_clean(build)]
+        if "plain" in builds:
+            self.modules["portable"], _ = self.module(self.clean, "portable")
         for build in builds:
             folder = OUT / f"tests-{build}"
             folder.mkdir(parents=True, exist_ok=True)
@@ -168,20 +208,6 @@ class Header:
             path.unlink()                               # linked with other sources
         for build in builds:
             self.link_shared(self.clean, build, [])
-
-    def module(self, directory, build):
-        """(The functions and variables of the attn.h in that folder, what the compiler says against it)."""
-        wrong = failure(["clang", "-O2", *BUILDS[build], *self.include, *STRICT, "-fPIC", "-fno-inline", "-fno-strict-aliasing", "-Xclang", "-disable-llvm-passes",
-                         "-pthread", f"-I{directory}", "-I.", "-S", "-emit-llvm", "test/common/impl.c", "-o", f"{directory}/{build}.ll"])
-        return (None, wrong) if wrong else (splice.Module(pathlib.Path(f"{directory}/{build}.ll").read_text()), None)
-
-    def compile_part(self, text, build, path):
-        pathlib.Path(f"{path}.ll").write_text(text)
-        level = "-O1" if build in SANITIZED else "-O2"
-        return failure(["clang", level, *BUILDS[build][:1], "-w", "-fPIC", "-pthread", "-c", f"{path}.ll", "-o", f"{path}.o"])
-
-    def parts(self, build):
-        return [f"{self.clean}/{build}-{n}.o" for n in range(2)]
 
     def link_shared(self, directory, build, own, name="shared"):
         linker = ["clang", SANITIZED[build]] if build in SANITIZED else ["cc"]
@@ -243,15 +269,7 @@ class Header:
             names = splice.changed(self.modules[build], module)
         if not names:
             return names, None, False
-        wrong = self.compile_part(module.part(names), build, directory / f"{build}-own")
-        if wrong:
-            return names, wrong, False
-        known = (build, *names)
-        if known not in self.objects:
-            both = [n for n in names if n in self.modules[build].functions or n in self.modules[build].variables]
-            self.compile_part(self.modules[build].part(both), build, directory / f"{build}-clean")
-            self.objects[known] = stripped(f"{directory}/{build}-clean.o")
-        return names, None, stripped(f"{directory}/{build}-own.o") != self.objects[known]
+        return names, *self.compile_own(directory, build, module, names)
 
     def judge(self, mutant, directory):
         (directory / "attn.h").write_text(mutant.text)
@@ -361,35 +379,34 @@ class Mpi(Header):
 
 
 # ------------------------------------------------------------------------------------------------ attn_bench.c
-class Bench:
+class Bench(Spliced):
     """attn_bench.c: what measures, judges and compares. Its parts are called one by one by test/bench/bench_unit.c, which is all that --fast
-    runs; then the program is built and its own tests run it."""
+    runs; then the program's own tests run it."""
     name = file = "attn_bench.c"
     share = 2
     SECTIONS = (">>check", ">>measure", ">>baseline")
-    SCRIPTS = ("bench_test.py", "files_test.py", "figures_test.py", "plugin_test.py")
-    UNIT = ["clang", "-O0", *NO_ISA, "test/bench/bench_unit.c"]
-    UNIT_ASAN = ["clang", "-O0", "-fsanitize=address,undefined", "-fno-sanitize-recover=all", *NO_ISA, "test/bench/bench_unit.c"]
-    PROGRAM = ["clang", "-O1", *NO_ISA, "attn_bench.c", f"{OUT}/bench/attn_hip.o"]
+    TESTS = [Test("bench", "bench_unit", (), ()), Test("bench-asan", "bench_unit", (), ()),
+             *[Test("program", f"{name}.py", (), ()) for name in ("bench_test", "files_test", "figures_test", "plugin_test")]]
 
     def __init__(self, pool, stages):
-        fast = self.fast = stages is not STAGES
         self.source, self.clean = (ROOT / self.file).read_text(), OUT / "bench"
         banners = [(m.start(), m.group(1)) for m in re.finditer(r"/\* =+ (>>\w+) =", self.source)] + [(len(self.source), "")]
         self.regions = [(at, end) for (at, name), (end, _) in zip(banners, banners[1:]) if name in self.SECTIONS]
         self.clean.mkdir(parents=True, exist_ok=True)
+        self.modules, self.objects, self.seconds = {}, {}, {}
+        self.tests = self.TESTS[:1] if stages is not STAGES else self.TESTS
         run(["cc", "-O1", "-w", "-I.", "-c", "attn_hip.c", "-o", f"{OUT}/bench/attn_hip.o"], check=True)
-        self.seconds = {}
         (self.clean / self.file).write_text(self.source)
-        for command, program in ((self.UNIT, "bench_unit"), (self.UNIT_ASAN, "bench_unit_asan"), (self.PROGRAM, "attn_bench"))[:2 if fast else 3]:
-            wrong = self.build(self.clean, command, program)
-            if wrong:
-                sys.exit(f"the unchanged {self.file} does not compile: {wrong}")
-        self.object, self.optimized = (self.compiled(self.clean, level) for level in ("-O0", "-O2"))
-        for name, arguments in self.tests(self.clean):
-            how, self.seconds[name] = self.run(name, arguments)
+        builds = {t.build: None for t in self.tests}
+        for wrong in [pool.submit(*job) for build in builds for job in self.compile_clean(build)]:
+            if wrong.result():
+                sys.exit(f"the unchanged {self.file} does not compile: {wrong.result()}")
+        for build in builds:
+            self.link(self.clean, build, [])
+        for test in self.tests:
+            how, self.seconds[test] = self.run(self.clean, test)
             if how:
-                sys.exit(f"the unchanged {self.file} fails {name}: {how}\n0 passed, 1 failed, 0 skipped")
+                sys.exit(f"the unchanged {self.file} fails {key(test)}: {how}\n0 passed, 1 failed, 0 skipped")
 
     def map_reach(self, pool):
         pass
@@ -399,40 +416,37 @@ class Bench:
 
     learned = keep
 
-    def build(self, directory, command, program):
-        source = [f"{directory}/attn_bench.c" if word == "attn_bench.c" else word for word in command]
-        return failure([*source, "-std=c99", "-w", f"-I{directory}", "-I.", "-pthread", "-o", f"{directory}/{program}", "-lm", "-ldl"])
+    def translation_unit(self, directory, build):
+        return f"{directory}/attn_bench.c" if build == "program" else "test/bench/bench_unit.c"
 
-    def compiled(self, directory, level="-O0"):
-        """Its object at that level, as a digest; None where it does not compile: a pointer of another type is an error."""
-        wrong = failure(["clang", level, *NO_ISA, *STRICT, "-I.", "-pthread", "-c", f"{directory}/attn_bench.c", "-o", f"{directory}/bench.o"])
-        return None if wrong else stripped(f"{directory}/bench.o")
+    def link(self, directory, build, own):
+        sanitizer = {**SANITIZED, **LEAKS}.get(build)
+        hip = [f"{self.clean}/attn_hip.o"] if build == "program" else []
+        return failure(["clang", *([sanitizer] if sanitizer else []), "-pthread", "-Wl,-z,muldefs", *own, *self.parts(build), *hip, "-o", f"{directory}/{build}", "-lm", "-ldl"])
 
-    def tests(self, directory):
-        scripts = () if self.fast else self.SCRIPTS
-        units = [(name, [f"{directory}/{name}"]) for name in ("bench_unit", "bench_unit_asan")]
-        return units + [(name, [sys.executable, f"test/bench/{name}", f"{directory}/attn_bench", "stop"]) for name in scripts]
-
-    def run(self, name, arguments):
-        build = "asan" if name == "bench_unit_asan" else "plain"
-        return limited(arguments, Test(build, name, (), ()), self.seconds.get(name))
+    def run(self, directory, test):
+        program = f"{directory}/{test.build}"
+        command = [program] if test.program == "bench_unit" else [sys.executable, f"test/bench/{test.program}", program, "stop"]
+        return limited(command, test, self.seconds.get(test))
 
     def judge(self, mutant, directory):
         (directory / self.file).write_text(mutant.text)
-        compiled = self.compiled(directory)
-        if compiled is None or compiled == self.object:
-            return ("same object", "") if compiled else ("does not compile", "")
-        self.build(directory, self.UNIT, "bench_unit")
-        for name, arguments in self.tests(directory):
-            if name == "bench_unit_asan":
-                self.build(directory, self.UNIT_ASAN, name)
-            if name == self.SCRIPTS[0]:
-                if self.compiled(directory, "-O2") == self.optimized:
-                    return "same object", "at -O2"
-                self.build(directory, self.PROGRAM, "attn_bench")
-            how, _ = self.run(name, arguments)
+        built = {}
+        for test in self.tests:
+            if test.build not in built:
+                module, wrong = self.module(directory, test.build)
+                names = [] if wrong else splice.changed(self.modules[test.build], module)
+                wrong, differs = self.compile_own(directory, test.build, module, names) if names else (wrong, False)
+                if differs:
+                    wrong = self.link(directory, test.build, [f"{directory}/{test.build}-own.o"])
+                if wrong:
+                    return "does not compile", wrong
+                built[test.build] = differs
+                if test is self.tests[0] and not differs:
+                    return "same object", ""
+            how, _ = self.run(directory, test) if built[test.build] else (None, 0)
             if how:
-                return "caught", f"by {name} ({how})"
+                return "caught", f"by {test.program} ({'asan, ' if test.build in SANITIZED else ''}{how})"
         return "SURVIVED", ""
 
 
@@ -474,7 +488,7 @@ class Hip:
                 return "does not compile", wrong
             if stripped(f"{own}/attn_hip.o") == clean:
                 continue
-            differs, found = True, hip_mutate.noticed_on(chip, own)
+            differs, found = True, hip_mutate.noticed_on(chip, rows, own)
             if found:
                 return "caught", f"by {found}"
         return ("SURVIVED" if differs else "same object"), ""
@@ -502,10 +516,10 @@ def stripped(path):
 
 
 def limited(arguments, test, seconds):
-    """(None, or how a test fails, and its seconds of a processor): within ten times what it takes, and with no more memory than any needs.
+    """(None, or how a test fails, and its seconds of a processor): within three to ten times what it takes, and with no more memory than any needs.
     Of the wall's seconds it has more, for others may be at work: they end only what waits for ever. A cmocka program ends with its first failure."""
-    processor = 300 if seconds is None else int(3 + 10 * seconds)
-    memory = "unlimited" if test.build in SANITIZED else 12 << 20
+    processor = 300 if seconds is None else int(min(3 + 10 * seconds, 15 + 3 * seconds))
+    memory = "unlimited" if test.build in SANITIZED | LEAKS else 12 << 20
     shell = ["bash", "-c", f"ulimit -c 0 -t {processor} -v {memory}; exec \"$@\"", "bash", *arguments]
     child = subprocess.Popen(shell, cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, stdin=subprocess.DEVNULL,
                              env={**os.environ, "CMOCKA_TEST_ABORT": "1", **dict(test.environment)}, start_new_session=True)
