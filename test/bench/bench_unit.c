@@ -1761,7 +1761,7 @@ static void test_judged_runs(void)
         { 3, 1, 3, 1, false, EXIT_WRONG, { "s bad flash fwd was measured, and is wrong now\n", "0 rows compared, 0 slower", NULL } },
         { 4, 1, 6, 1, false, EXIT_BAD, { ": 0 rows compared, none of its rows is one of this run's\n", "1 of its rows were not measured", NULL } },
     };
-    char folder[] = "/tmp/bench_unit.XXXXXX", paths[2][64], flag[128];
+    char folder[] = "/tmp/bench_unit.XXXXXX", paths[2][64], flag[256];
     if (!expect(mkdtemp(folder) != NULL, "no temporary folder")) return;
     for (int i = 0; i < 2; i++) snprintf(paths[i], sizeof paths[i], "%s/%s", folder, i ? "now" : "old");
     FILE *kept = document;
