@@ -253,6 +253,9 @@ static void test_modes(void)
                 expect(!strcmp(r.status, "wrong"), "%s, %s: fault %d is %s, %s", mode, lines_[i], f, r.status, r.note);
             }
         }
+    row timed = judged("seq-len=400 num-heads=2 head-dim=24 policy=speed iterations=3", "precision", true, measure_time);
+    expect(row_ok(&timed) && timed.p50_ms > 0 && isnan(timed.peak_fraction) && isnan(timed.bandwidth_fraction), "precision: %g of the peak", timed.peak_fraction);
+    free(timed.samples_ms.x);
     row r = judged("seq-len=64 num-heads=1 head-dim=2 policy=speed", "rank", true, tight_bound);
     expect(!strcmp(r.status, "wrong"), "tight bound, without certificates: %s %s", r.status, r.note);
     r = verified("seq-len=64 head-dim=16 policy=quality", "precision", true);
@@ -1115,8 +1118,8 @@ static void test_cold(void)
 /* ------------------------------------------------------------------------------------------ properties
  * A backend that is right, but for one thing. */
 enum { STEADY, NEVER_THE_SAME, BY_THREADS, BY_BATCH, NOT_FINITE, OTHER_DV, WITH_LSE, WITHOUT_LSE, SLOW, SCRIBBLES, OTHER_DK, FAILS_TWICE,
-       LAZY, LATE, WRITES_Q, WRITES_V, WRITES_DOUT, BEHIND_O, BEFORE_O, BEHIND_LSE, BEHIND_DV, BEHIND_WORKSPACE, LEAVES_ROW, LEAVES_LSE };
-static int moody, runs;
+       LAZY, LATE, WRITES_Q, WRITES_V, WRITES_DOUT, BEHIND_O, BEFORE_O, BEHIND_LSE, BEHIND_DV, BEHIND_WORKSPACE, LEAVES_ROW, LEAVES_LSE, FAILS_LATER };
+static int moody, runs, large_runs;      /* large: no empty call */
 static int64_t most_queries;            /* of a call */
 /* What it writes where it must not, or leaves unwritten. */
 static void trespass(const attn_desc *d, const attn_grad *g)
@@ -1146,6 +1149,8 @@ static attn_status fickle_run(void *user, const attn_desc *d, const attn_grad *g
     most_queries = d->q_len > most_queries ? d->q_len : most_queries;
     trespass(d, g);
     if (moody == FAILS_TWICE && runs == 2) return ATTN_ERR_MEMORY;
+    large_runs += d->q_len > 1;
+    if (moody == FAILS_LATER && large_runs == 8) return ATTN_ERR_MEMORY;
     float *last = (float *)d->o.data + d->batch * d->q_len * d->heads * d->v_dim - 1;
     bool now = moody == NEVER_THE_SAME ? runs % 3 == 0 : moody == BY_THREADS ? d->threads == 8 : moody == BY_BATCH ? d->batch == 1 : moody == NOT_FINITE;
     if (!g && now) *last = moody == NOT_FINITE ? INFINITY : *last * (1 + 0x1p-22f);
@@ -1236,7 +1241,6 @@ static void test_properties(void)
            "bf16: %s", f16.note);
 }
 
-/* A call is timed without lse and verified with it: both have to be right. Its first run is told in ms. */
 /* Calls that are long are not warmed up, unless the user says so. */
 static void test_warm_up(void)
 {
@@ -1257,6 +1261,7 @@ static void test_warm_up(void)
     }
 }
 
+/* A call is timed without lse and verified with it: both have to be right. Its first run is told in ms. */
 static void test_first_call(void)
 {
     static const char *const line = " batch-size=3 seq-len=20 num-heads=2 head-dim=8";
@@ -1267,6 +1272,9 @@ static void test_first_call(void)
     moody = FAILS_TWICE, runs = 0;
     row twice = verified(line, "fickle", true);
     expect(!strcmp(twice.status, "failed") && !strcmp(twice.note, "the second call, with lse: out of memory"), "a second call that fails: %s %s", twice.status, twice.note);
+    moody = FAILS_LATER, large_runs = 0;
+    row later = judged(" batch-size=3 seq-len=20 num-heads=2 head-dim=8 iterations=20 warmup=1", "fickle", true, measure_time);
+    expect(!strcmp(later.status, "failed") && !strcmp(later.note, "out of memory") && large_runs == 8, "a timed call that fails: %s '%s' after %d calls", later.status, later.note, large_runs);
     moody = SLOW;
     double start = attn_seconds();
     row r = verified(line, "fickle", true);
@@ -2230,6 +2238,18 @@ static void test_reported(void)
 
 /* ------------------------------------------------------------------------------------------ metrics
  * Heads 0 and 1 read a head of keys that are all alike, heads 2 and 3 one whose first key has all of the weight. */
+/* Keys of which half the heads see all as one and the other half one alone. */
+static void known_keys(problem *p)
+{
+    float *q = (float *)(uintptr_t)p->d.q.data, *k = (float *)(uintptr_t)p->d.k.data;
+    for (int64_t i = 0; i < p->d.q_len * p->d.heads * 8; i++) q[i] = 1;
+    for (int64_t i = 0; i < p->d.kv_len * 2 * 8; i++) k[i] = i / 8 % 2 ? i < 16 ? 20 : 0 : 0.25f;
+}
+static void metrics_of_known(job *j)
+{
+    known_keys(j->p);
+    measure_metrics(j);
+}
 static void test_metrics(void)
 {
     enum { KEYS = 150 };
@@ -2240,9 +2260,7 @@ static void test_metrics(void)
     double weight[KEYS];
     for (int a = 0; a < AXES; a++) c.v[a] = g.value[a][0];
     if (!expect(!resolve_case(&c, &g, text) && problem_make(&c, NULL, &p), "no case")) return;
-    float *q = (float *)(uintptr_t)p.d.q.data, *k = (float *)(uintptr_t)p.d.k.data;
-    for (int i = 0; i < 3 * 4 * 8; i++) q[i] = 1;
-    for (int i = 0; i < KEYS * 2 * 8; i++) k[i] = i / 8 % 2 ? i < 16 ? 20 : 0 : 0.25f;
+    known_keys(&p);
     expect(!run_pass(&p, FWD), "no call");
     for (int h = 0; h < 4; h++) {
         head_metrics m = { 0, 0 };
@@ -2253,6 +2271,8 @@ static void test_metrics(void)
     problem_free(&p);
     row r = judged(" measure=metrics seq-len=16 num-heads=2 head-dim=8", "flash", true, measure_metrics);
     expect(row_ok(&r) && strstr(r.note, " of 2.77, sparsity 0."), "metrics: %s", r.note);
+    r = judged(" measure=metrics seq-len=3 kv-len=150 num-heads=10 num-kv-heads=2 head-dim=8", "flash", true, metrics_of_known);
+    expect(row_ok(&r) && strstr(r.note, "heads 5.01 5.01 5.01 5.01 5.01 0.00 0.00 0.00 of 5.01, sparsity 0.50"), "metrics of ten heads: %s", r.note);
 }
 
 /* A figure stands beside the case that it is of, and beside no other. */
