@@ -234,7 +234,8 @@ static void tight_bound(job *j)
 static void test_modes(void)
 {
     static const char *const lines_[] = { "seq-len=400 num-heads=4 num-kv-heads=2 head-dim=24 policy=speed",
-                                          "seq-len=390 num-heads=2 head-dim=20 v-dim=12 batch-size=2 policy=speed pass=fwd+bwd" };
+                                          "seq-len=390 num-heads=2 head-dim=20 v-dim=12 batch-size=2 policy=speed pass=fwd+bwd",
+                                          "seq-len=390 num-heads=2 head-dim=20 causal=1 policy=speed" };
     static void (*const faults[])(job *) = { without_certificates, beyond_tolerance, other_largest, missing_certificate };
     for (int i = 0; i < COUNT(lines_); i++)
         for (int m = 0; m < 2; m++) {
@@ -639,6 +640,10 @@ static void test_module(const char *line, bool appends)
         printf("skipped: a module,%s: %s\n", line, blas);
         return;
     }
+    void *at = library_symbol(library_open(OPENBLAS), "openblas_get_num_threads");
+    int (*threads)(void) = NULL;
+    memcpy(&threads, &at, sizeof threads);
+    expect(!strncmp(blas, "OpenBLAS ", 9) && blas[9] && (!threads || threads() == 1), "'%s' on %d threads", blas, threads ? threads() : 0);
     for (int a = 0; a < AXES; a++)
         c.v[a] = g.value[a][0];
     if (!expect(!resolve_case(&c, &g, text) && problem_make(&c, NULL, &p), "no case: %s", line))
@@ -1099,7 +1104,7 @@ static void test_cold(void)
 {
     bench_case c = { .suite = find_suite("shape") };
     c.v[THREADS] = 1;
-    expect(flush_size() >= SMALLEST_FLUSH && flush_size() <= 1 << 30, "flushes %lld bytes", (long long)flush_size());
+    expect(flush_size() >= SMALLEST_FLUSH && flush_size() <= 1 << 30 && flush_size() >= min64(2 * last_cache(), 1 << 30), "flushes %lld bytes", (long long)flush_size());
     expect(flush_caches(&c), "caches are not flushed");
     int64_t lines = flush_buffer.size / 64, touched = 0, each = flush_buffer.size / FLUSH_TASKS, whole = each / 64 * FLUSH_TASKS;
     for (int64_t i = 0; i < lines; i++) touched += flush_buffer.x[64 * i] == 1;
@@ -1241,6 +1246,15 @@ static void test_properties(void)
            "bf16: %s", f16.note);
 }
 
+/* A row is finished once: again changes nothing. */
+static void finish_twice(job *j)
+{
+    measure_time(j);
+    row before = *j->r;
+    finish_timing(j);
+    expect(!memcmp(&before, j->r, sizeof before) && before.samples_ms.n == 3, "a finished row has changed");
+}
+
 /* Calls that are long are not warmed up, unless the user says so. */
 static void test_warm_up(void)
 {
@@ -1259,6 +1273,8 @@ static void test_warm_up(void)
         expect(j.plan.warmup == cases[i].want, "case %d is warmed up by %d calls, not %d", i, (int)j.plan.warmup, cases[i].want);
         expect(isnan(r.overhead_ms), "a process that repeats measures an overhead of %g", r.overhead_ms);
     }
+    row twice = judged(" seq-len=20 num-heads=2 head-dim=8 iterations=3", "flash", false, finish_twice);
+    free(twice.samples_ms.x);
 }
 
 /* A call is timed without lse and verified with it: both have to be right. Its first run is told in ms. */
@@ -1764,6 +1780,7 @@ static void test_judged_runs(void)
     static const struct { int from, count, to, now_count; bool few; int code; const char *said[6]; } cases[] = {
         { 0, COUNT(was), 0, COUNT(is), false, EXIT_WRONG, { "s bad flash fwd was measured, and is wrong now\n", "2 of its rows were not measured now\n", "3 rows compared, 1 slower, 1 unclear\n", "!process", "!mixed", NULL } },
         { 1, 2, 1, 2, false, 0, { "2 rows compared, 0 slower, 1 unclear\n", "!not measured now", "!process", NULL } },
+        { 0, 1, 0, 1, false, EXIT_WRONG, { "1 rows compared, 1 slower, 0 unclear\n", NULL } },
         { 2, 1, 2, 1, false, 0, { "1 rows compared, 0 slower, 1 unclear\n", NULL } },
         { 1, 1, 1, 1, true, 0, { "1 rows compared, 0 slower, 0 unclear\n", "calls of 2 process(es) are compared", NULL } },
         { 3, 1, 3, 1, false, EXIT_WRONG, { "s bad flash fwd was measured, and is wrong now\n", "0 rows compared, 0 slower", NULL } },
@@ -1816,6 +1833,19 @@ static void test_judged_runs(void)
     }
     for (int i = 0; i < 2; i++) unlink(paths[i]);
     rmdir(folder);
+}
+
+/* More calls than are drawn from: their quantiles stand for them. */
+static void test_many_calls(void)
+{
+    enum { CALLS = 20 * MOST_PROCESSES };
+    static double x[2][CALLS];
+    for (int i = 0; i < CALLS; i++) x[0][i] = 1 + 1e-3 * (i * 7 % CALLS), x[1][i] = 1.5 * x[0][i];
+    list one[] = { { x[0], CALLS } }, two[] = { { x[1], CALLS } };
+    samples old = gather(one, 1, 1), now = gather(two, 1, 1);
+    comparison c = compare_samples(&old, &now);
+    expect(!strcmp(c.verdict, "slower") && c.processes == 1 && fabs(c.ratio - 1.5) < 0.01 && fabs(c.p95 - 1.5) < 1e-9, "%s: %g, %g", c.verdict, c.ratio, c.p95);
+    free_samples(&old), free_samples(&now);
 }
 
 /* What looks slower is measured again by processes of their own: it stays slower only where these say so. */
@@ -2208,6 +2238,21 @@ static void test_saved_rows(void)
                "a saved row: %s, %s, %g ms", got->name, got->pass, got->p50_ms);
     }
     free_baseline(&b);
+    /* a file has the rows of the run and those of the processes after it */
+    char path[] = "/tmp/bench_unit.XXXXXX";
+    int file = mkstemp(path);
+    if (!expect(file >= 0, "no temporary file")) return;
+    close(file);
+    bench *run = &made.b;
+    row repeats[] = { *r, *r };
+    r = add_made("memory", "seq-len=65 num-heads=2 head-dim=16", "flash", 3.5, NO_INT);
+    repeats[0].p50_ms = 4.5, repeats[1].p50_ms = 5.5;
+    run->repeats = repeats, run->repeat_count = 2;
+    expect(!save_baseline(run, path) && !load_baseline("baseline", path, &b) && b.count == 4, "%d rows are saved, not 4", (int)b.count);
+    for (int i = 0; i < 4 && b.count == 4; i++) expect(b.rows[i].p50_ms == 2.5 + i, "row %d has %g ms", i, b.rows[i].p50_ms);
+    run->repeats = NULL, run->repeat_count = 0;
+    free_baseline(&b);
+    unlink(path);
 }
 
 /* Each row in one result file; the points of memory and of traffic. */
@@ -2271,6 +2316,8 @@ static void test_metrics(void)
     problem_free(&p);
     row r = judged(" measure=metrics seq-len=16 num-heads=2 head-dim=8", "flash", true, measure_metrics);
     expect(row_ok(&r) && strstr(r.note, " of 2.77, sparsity 0."), "metrics: %s", r.note);
+    r = judged(" measure=metrics seq-len=16 num-heads=2 head-dim=8 mask=blocks", "flash", true, measure_metrics);
+    expect(!strcmp(r.status, "declined") && !strstr(r.note, "entropy"), "metrics of a masked call: %s %s", r.status, r.note);
     r = judged(" measure=metrics seq-len=3 kv-len=150 num-heads=10 num-kv-heads=2 head-dim=8", "flash", true, metrics_of_known);
     expect(row_ok(&r) && strstr(r.note, "heads 5.01 5.01 5.01 5.01 5.01 0.00 0.00 0.00 of 5.01, sparsity 0.50"), "metrics of ten heads: %s", r.note);
 }
@@ -2549,6 +2596,7 @@ int main(int argc, char **argv)
     test_machines();
     test_compared_rows();
     test_judged_runs();
+    test_many_calls();
     test_confirmed();
     test_counts();
     test_derived();
