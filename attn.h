@@ -2300,21 +2300,37 @@ struct attn__statistics_behind {
     char first;
     attn_statistics told;
 };
-/* All that is neither a tensor nor a mask has elements of 4 bytes. */
+/* All that is neither a tensor nor a mask has elements of 4 bytes. X(array, its name) */
+#define ATTN__ARRAYS(X) \
+    X(d->seq.cu_q, "cu_q") \
+    X(d->seq.cu_k, "cu_k") \
+    X(d->seq.used_q, "used_q") X(d->seq.used_k, "used_k") X(d->seq.start_k, "start_k") \
+        X(d->seq.slot, "slot") X(d->seq.block_table, "block_table") X(d->append.cu, "append.cu") \
+            X(d->append.rotary_cos, "rotary_cos") X(d->append.rotary_sin, "rotary_sin") \
+                X(d->lse, "lse") X(d->alibi, "alibi") X(d->sink, "sink") X(d->k.scale, "k.scale") \
+                    X(d->v.scale, "v.scale") X(d->cert, "cert") X(d->bias_scale, "bias_scale")
+#define ATTN__ARRAYS_GRAD(X) X(g->dlse, "dlse") X(g->dbias, "dbias") X(g->dsink, "dsink")
 static int attn__arrays_aligned(const attn_desc *d, const attn_grad *g) {
-    const attn_seq *s = &d->seq;
-    const attn_append *a = &d->append;
-    uintptr_t all = (uintptr_t)s->cu_q | (uintptr_t)s->cu_k | (uintptr_t)s->used_q |
-                    (uintptr_t)s->used_k | (uintptr_t)s->start_k | (uintptr_t)s->slot |
-                    (uintptr_t)s->block_table | (uintptr_t)a->cu | (uintptr_t)a->rotary_cos |
-                    (uintptr_t)a->rotary_sin | (uintptr_t)d->lse | (uintptr_t)d->alibi |
-                    (uintptr_t)d->sink | (uintptr_t)d->k.scale | (uintptr_t)d->v.scale |
-                    (uintptr_t)d->cert | (uintptr_t)d->bias_scale;
-    if (g) all |= (uintptr_t)g->dlse | (uintptr_t)g->dbias | (uintptr_t)g->dsink;
+    uintptr_t all = 0;
+#define X(array, name) all |= (uintptr_t)(array);
+    ATTN__ARRAYS(X)
+    if (g) { ATTN__ARRAYS_GRAD(X) }
+#undef X
     return all % 4 == 0 && (uintptr_t)d->statistics % (sizeof(struct attn__statistics_behind) -
                                                           sizeof(attn_statistics)) ==
                                0;
 }
+/* The first that is not. */
+static const char *attn__array_askew(const attn_desc *d, const attn_grad *g) {
+#define X(array, name) \
+    if ((uintptr_t)(array) % 4) return name;
+    ATTN__ARRAYS(X)
+    if (g) { ATTN__ARRAYS_GRAD(X) }
+#undef X
+    return "statistics";
+}
+#undef ATTN__ARRAYS
+#undef ATTN__ARRAYS_GRAD
 static attn_status attn__resolve_seq(attn_desc *d) {
     attn_seq *s = &d->seq;
     int64_t capacity;
@@ -2376,7 +2392,7 @@ static attn_status attn__check_sizes(const attn_desc *d) {
     ATTN__RULE(!attn__mul_overflows(d->kv_len, (dims + 64) * 40, &n), ERR_OVERFLOW);
     return ATTN_OK;
 }
-static attn_status attn__resolve_sizes(attn_desc *d) {
+static attn_status attn__resolve_sizes(attn_desc *d, attn__refused *at) {
     ATTN__RULE(
         d->batch >= 0 && d->q_len >= 0 && d->kv_len >= 0 && d->heads >= 0 && d->kv_heads >= 0,
         ERR_NEGATIVE_SIZE);
@@ -2387,8 +2403,8 @@ static attn_status attn__resolve_sizes(attn_desc *d) {
     if (d->v_dim == 0) d->v_dim = d->head_dim;
     ATTN__RULE(d->heads % d->kv_heads == 0, ERR_HEADS);
     ATTN__TRY(attn__check_sizes(d));
-    ATTN__TRY(attn__resolve_longest(d, d->seq.cu_q, d->seq.total_q, &d->q_len));
-    ATTN__TRY(attn__resolve_longest(d, d->seq.cu_k, d->seq.total_k, &d->kv_len));
+    ATTN__TRY_OF(at, "cu_q", attn__resolve_longest(d, d->seq.cu_q, d->seq.total_q, &d->q_len));
+    ATTN__TRY_OF(at, "cu_k", attn__resolve_longest(d, d->seq.cu_k, d->seq.total_k, &d->kv_len));
     return attn__check_sizes(d);
 }
 static attn_status attn__resolve_scores(attn_desc *d) {
@@ -2415,7 +2431,7 @@ static attn_status attn__resolve_tolerance(const attn_desc *d, const attn_grad *
     ATTN__RULE(!(d->flags & ATTN_DEVICE) || !(d->tolerance > 0), ERR_TOLERANCE_DEVICE);
     return ATTN_OK;
 }
-static attn_status attn__resolve_call(const attn_desc *d, const attn_grad *g) {
+static attn_status attn__resolve_call(const attn_desc *d, const attn_grad *g, attn__refused *at) {
     ATTN__RULE(g || !(d->flags & ATTN_ACCUMULATE), ERR_ACCUMULATE);
     ATTN__RULE((d->flags & ATTN_DEVICE) || !(d->flags & ATTN_SEQ_HOST), ERR_SEQ_HOST);
     if (d->dropout > 0)
@@ -2429,7 +2445,7 @@ static attn_status attn__resolve_call(const attn_desc *d, const attn_grad *g) {
     ATTN__RULE(d->message || !d->message_size, ERR_MESSAGE);
     ATTN__RULE(d->workspace || !d->workspace_size, ERR_WORKSPACE_NULL);
     ATTN__RULE((uintptr_t)d->workspace % ATTN__ALIGN == 0, ERR_WORKSPACE_ALIGN);
-    ATTN__RULE(attn__arrays_aligned(d, g), ERR_ALIGN);
+    ATTN__RULE_OF(at, attn__array_askew(d, g), attn__arrays_aligned(d, g), ERR_ALIGN);
     return ATTN_OK;
 }
 static attn_status attn__resolve_tensors(attn_desc *d, attn__refused *at) {
@@ -2474,9 +2490,9 @@ static attn_status attn__resolve(
     ATTN__RULE(in, ERR_NULL_DESC);
     *d = *in;
     ATTN__RULE(!(d->flags & ~known), ERR_FLAGS);
-    ATTN__TRY(attn__resolve_sizes(d));
+    ATTN__TRY(attn__resolve_sizes(d, at));
     ATTN__TRY(attn__resolve_scores(d));
-    ATTN__TRY(attn__resolve_call(d, gin));
+    ATTN__TRY(attn__resolve_call(d, gin, at));
     ATTN__TRY(attn__resolve_tolerance(d, gin));
     ATTN__TRY(attn__resolve_seq(d));
     ATTN__RULE(!attn__mul_overflows(attn__rows_total(d), d->heads, &n) &&
@@ -3691,6 +3707,8 @@ static attn_status attn__query_call(const attn_desc *in, const attn_grad *gin, a
     s = attn__choose(&d, gp, plan, &chosen);
     attn__tell(in, s, plan->why);
     if (s) attn__plan_nothing(plan);
+    if (s == ATTN_ERR_BACKEND_UNKNOWN || s == ATTN_ERR_TOLERANCE_OTHER)
+        return s; /* nobody was asked */
     plan->why[0] = 0;
     size_t used = 0;
     for (int32_t i = 0; (b = attn_backend_at(i)) != NULL; i++) {
@@ -6754,7 +6772,9 @@ static void attn__flash_split(
         thin && u->s.q_used * job->group <= isa->MR && job->BN >= ATTN__THIN_CHUNK
             ? ATTN__THIN_BLOCK
             : job->BN;
-    for (int64_t kb = k0, ke; kb < last; kb = ke) {
+    /* no row sees all of a block left of `first`: those are as long as job->BN, and are not counted out */
+    const int64_t begin = k0 + (first - k0) / job->BN * job->BN;
+    for (int64_t kb = begin, ke; kb < last; kb = ke) {
         attn__kv_block all = {kb, 0, kb, job->v_pad, gang->t.V, 0, 0, empty, 0, thin, 0,
             job->bf16_qk && !thin, job->bf16_pv && !thin};
         for (int64_t keys = longer;; keys = job->BN) {
@@ -8723,11 +8743,12 @@ typedef struct attn__packed {
 static attn_status attn__packed_views(
     const attn_desc *in, int32_t dtype, int32_t layout, attn_status wrong, attn__packed *p) {
     attn_desc x;
+    attn__refused at; /* nobody is told */
     ATTN__RULE(in, ERR_NULL_DESC);
     x = *in;
     x.kv_len = 0;
     x.seq.cu_k = NULL;
-    ATTN__TRY(attn__resolve_sizes(&x));
+    ATTN__TRY(attn__resolve_sizes(&x, &at));
     ATTN__RULE(attn__dtype_known(dtype), ERR_DTYPE);
     if (!attn__is_float(dtype)) return wrong;
     ATTN__RULE(layout == ATTN_QKV_3HD ||

@@ -303,6 +303,14 @@ static void test_why(void **state)
         if (!at_ || (at_ != plan.why && at_[-1] != '\n') || at_[strlen(line)] == '\n' || !strchr(at_, '\n'))
             fail_msg("no reason of %sin:\n%s", line, plan.why);
     }
+    /* a name that is none, or one that promises no tolerance: nobody was asked, the plan is empty */
+    p.d.backend = "none of them";
+    assert_int_equal(attn_query(&p.d, NULL, &plan), ATTN_ERR_BACKEND_UNKNOWN);
+    assert_true(!*plan.why && !*plan.backend && plan.workspace_size == 0);
+    p.d.backend = "sevens", p.d.tolerance = 0.01f;
+    assert_int_equal(attn_query(&p.d, NULL, &plan), ATTN_ERR_TOLERANCE_OTHER);
+    assert_true(!*plan.why && !*plan.backend && plan.workspace_size == 0);
+    p.d.tolerance = 0;
     problem_free(&p);
 }
 

@@ -1090,8 +1090,17 @@ static void unaligned(const struct array *a, int by)
     memcpy((char *)&c + a->at, &p, sizeof p);
     if (strstr(a->name, "append.k_scale")) c.d.k.scale = (const float *)(const void *)p;
     if (strstr(a->name, "append.v_scale")) c.d.v.scale = (const float *)(const void *)p;
+    char told[256] = "", want[256];
+    c.d.message = told, c.d.message_size = sizeof told;
     const attn_status s = a->how(&c);
     if (s != ATTN_ERR_ALIGN) fail_msg("%s, off by %d: %s", a->name, by, attn_status_name(s));
+    /* d.q.data is told as q, d.seq.cu_q as cu_q, what is appended with the cache's scales as these */
+    const char *name = a->name + 2;
+    name = strstr(name, "k_scale") ? "k.scale" : strstr(name, "v_scale") ? "v.scale" : strstr(name, "rotary") ? strstr(name, "rotary") : name;
+    name += strncmp(name, "seq.", 4) ? 0 : 4;
+    const char *end = strstr(name, ".data");
+    snprintf(want, sizeof want, "%s: %.*s", attn_status_text(s), (int)(end ? end - name : (long)strlen(name)), name);
+    if (a->how != CONVERT && strcmp(told, want)) fail_msg("%s, off by %d, is told as \"%s\"", a->name, by, told);
 }
 static void test_aligned(void **state)
 {
