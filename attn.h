@@ -2304,33 +2304,46 @@ struct attn__statistics_behind {
 #define ATTN__ARRAYS(X) \
     X(d->seq.cu_q, "cu_q") \
     X(d->seq.cu_k, "cu_k") \
-    X(d->seq.used_q, "used_q") X(d->seq.used_k, "used_k") X(d->seq.start_k, "start_k") \
-        X(d->seq.slot, "slot") X(d->seq.block_table, "block_table") X(d->append.cu, "append.cu") \
-            X(d->append.rotary_cos, "rotary_cos") X(d->append.rotary_sin, "rotary_sin") \
-                X(d->lse, "lse") X(d->alibi, "alibi") X(d->sink, "sink") X(d->k.scale, "k.scale") \
-                    X(d->v.scale, "v.scale") X(d->cert, "cert") X(d->bias_scale, "bias_scale")
-#define ATTN__ARRAYS_GRAD(X) X(g->dlse, "dlse") X(g->dbias, "dbias") X(g->dsink, "dsink")
+    X(d->seq.used_q, "used_q") \
+    X(d->seq.used_k, "used_k") \
+    X(d->seq.start_k, "start_k") \
+    X(d->seq.slot, "slot") \
+    X(d->seq.block_table, "block_table") \
+    X(d->append.cu, "append.cu") \
+    X(d->append.rotary_cos, "rotary_cos") \
+    X(d->append.rotary_sin, "rotary_sin") \
+    X(d->lse, "lse") \
+    X(d->alibi, "alibi") \
+    X(d->sink, "sink") \
+    X(d->k.scale, "k.scale") \
+    X(d->v.scale, "v.scale") \
+    X(d->cert, "cert") \
+    X(d->bias_scale, "bias_scale")
+#define ATTN__ARRAYS_GRAD(X) \
+    X(g->dlse, "dlse") \
+    X(g->dbias, "dbias") \
+    X(g->dsink, "dsink")
+#define ATTN__ADD_ADDRESS(array, name) all |= (uintptr_t)(array);
+#define ATTN__TELL(array, name) \
+    if ((uintptr_t)(array) % 4) return name;
 static int attn__arrays_aligned(const attn_desc *d, const attn_grad *g) {
     uintptr_t all = 0;
-#define X(array, name) all |= (uintptr_t)(array);
-    ATTN__ARRAYS(X)
-    if (g) { ATTN__ARRAYS_GRAD(X) }
-#undef X
+    ATTN__ARRAYS(ATTN__ADD_ADDRESS)
+    if (g) { ATTN__ARRAYS_GRAD(ATTN__ADD_ADDRESS) }
     return all % 4 == 0 && (uintptr_t)d->statistics % (sizeof(struct attn__statistics_behind) -
                                                           sizeof(attn_statistics)) ==
                                0;
 }
 /* The first that is not. */
 static const char *attn__array_askew(const attn_desc *d, const attn_grad *g) {
-#define X(array, name) \
-    if ((uintptr_t)(array) % 4) return name;
-    ATTN__ARRAYS(X)
-    if (g) { ATTN__ARRAYS_GRAD(X) }
-#undef X
+    ATTN__ARRAYS(ATTN__TELL)
+    if (g) { ATTN__ARRAYS_GRAD(ATTN__TELL) }
     return "statistics";
 }
 #undef ATTN__ARRAYS
 #undef ATTN__ARRAYS_GRAD
+#undef ATTN__ADD_ADDRESS
+#undef ATTN__TELL
 static attn_status attn__resolve_seq(attn_desc *d) {
     attn_seq *s = &d->seq;
     int64_t capacity;
