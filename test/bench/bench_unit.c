@@ -1916,6 +1916,54 @@ static void test_module_bytes(void)
     }
 }
 
+/* A case of these axes, of which nothing is computed. */
+static bench_case case_of(const char *line)
+{
+    char text[128];
+    grid g = parse_line(line);
+    bench_case c = { .suite = find_suite("shape") };
+    for (int a = 0; a < AXES; a++) c.v[a] = g.value[a][0];
+    expect(!resolve_case(&c, &g, text), "no case: %s", line);
+    return c;
+}
+
+/* What a call holds is more than what it reads: keys left of a window, a module's weights, a mask as it is stored. */
+static void test_held(void)
+{
+    static const char *const window = " seq-len=16 kv-len=4096 num-heads=8 head-dim=64 window-left=4 window-right=4";
+    bench_case c = case_of(window), plain = case_of(" seq-len=16 kv-len=32 num-heads=2 head-dim=8"), module_ = case_of(" measure=module seq-len=9 num-heads=2 head-dim=8 pass=bwd");
+    problem p;
+    row r = new_row(&c, "flash");
+    r.workspace_bytes = 1000;
+    if (expect(problem_make(&c, NULL, &p), "no case")) {
+        expect(total_bytes(&r) == 4.0 * 2 * (16 + 4096) * 8 * 64 + 1000, "a call of a window holds %g bytes", total_bytes(&r));
+        expect(p.bytes == 4.0 * 2 * (16 + 20) * 8 * 64, "and moves %g", p.bytes);
+        problem_free(&p);
+    }
+    expect(held_bytes(&module_) == 2 * 4 * 9 * 16 * 4 + 2 * 4 * (2 * 9 * 16 + 4 * 16 * 16), "a module holds %g bytes", held_bytes(&module_));
+    double none = tensor_bytes(&plain);
+    plain.v[MASK] = FILE_MASK, plain.mask_bytes = 32;
+    expect(tensor_bytes(&plain) == none + 32, "a mask of one row has %g bytes", tensor_bytes(&plain) - none);
+    plain.mask_bytes = 0;
+    expect(tensor_bytes(&plain) == none + 16 * 32, "a mask of all rows has %g bytes", tensor_bytes(&plain) - none);
+}
+
+/* Curves over the length: with as many keys as queries, with the same keys, or in steps of one token. */
+static void test_series(void)
+{
+    static const struct { const char *a, *b; bool same; } cases[] = {
+        { " seq-len=64", " seq-len=128", true }, { " seq-len=64 kv-len=128", " seq-len=64 kv-len=2048", false }, { " seq-len=64 kv-len=128", " seq-len=128", true },
+        { " seq-len=64 kv-len=512", " seq-len=128 kv-len=512", true }, { " seq-len=64", " seq-len=64 kv-len=128", false },
+        { " measure=generate seq-len=1 kv-len=64 causal=1", " measure=generate seq-len=1 kv-len=128 causal=1", true }, { " seq-len=64", " seq-len=128 head-dim=32", false },
+    };
+    for (int i = 0; i < COUNT(cases); i++) {
+        bench_case a = case_of(cases[i].a), b = case_of(cases[i].b);
+        row x = new_row(&a, "flash"), y = new_row(&b, "flash"), z = new_row(&b, "standard");
+        expect(same_series(&x, &y, SEQ, KV) == cases[i].same && same_series(&y, &x, SEQ, KV) == cases[i].same, "%s and%s: one series", cases[i].a, cases[i].b);
+        expect(!same_series(&x, &z, SEQ, KV), "two backends in one series");
+    }
+}
+
 static void test_derived(void)
 {
     static const char *const line = "seq-len=64 num-heads=2 head-dim=16";       /* 32768 bytes of tensors */
@@ -2060,6 +2108,13 @@ static void test_openpi(void)
         conclude_openpi(f, &made.b, find_suite("openpi"));
         SAID("openpi", f, right ? "measured: not run" : "measured: NOT reached", "15 to 25%): not run");
     }
+    forget_rows();                               /* memory alone verifies nothing; another backend that declines is no fault of ours */
+    add_made("openpi", "measure=memory seq-len=64 dtype=f16", "flash", NAN, 0)->memory_reduction = 0.6;
+    snprintf(add_made("openpi", "seq-len=16 dtype=f16", "another", 1, 0)->status, 16, "declined");
+    expect(judge_openpi(&made.b, find_suite("openpi")) == REACHED, "openpi of memory alone");
+    FILE *alone = tmpfile();
+    conclude_openpi(alone, &made.b, find_suite("openpi"));
+    SAID("openpi of memory alone", alone, "measured: reached", "  - 0 rows right, 0 wrong, failed or declined: not run\n");
     forget_rows();                               /* tensors as large as the scores; what standard has besides is not theirs */
     static const char *const line = "measure=memory seq-len=64 num-heads=2 head-dim=16";
     add_made("openpi", line, "standard", NAN, 32768), add_made("openpi", line, "flash", NAN, 0);
@@ -2600,6 +2655,8 @@ int main(int argc, char **argv)
     test_many_calls();
     test_confirmed();
     test_counts();
+    test_held();
+    test_series();
     test_derived();
     test_scaling();
     test_crossover();

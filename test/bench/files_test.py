@@ -236,8 +236,55 @@ def test_full_disks(folder):
         report("a full disk for the output of " + flags, None if good else "%d %s" % (done.returncode, done.stderr))
 
 
+def without(*numbers):
+    """Started with these of stdin, stdout and stderr closed."""
+    return lambda: [os.close(n) for n in numbers]
+
+
+def test_closed(folder):
+    """Of stdin, stdout and stderr any may be closed: no other file takes its place."""
+    path = os.path.join(folder, "saved.csv")
+    flags = [BENCH, "--seq-len", "16", "--backend", "flash,hip", "--iterations", "3", "--processes", "3", "--format", "csv"]
+    for closed in ((2,), (0, 2)):
+        done = subprocess.run(flags + ["--save-baseline", path], stdout=subprocess.PIPE, text=True, preexec_fn=without(*closed))
+        rows = list(csv.DictReader(done.stdout.splitlines()))
+        saved = open(path).read().count(",flash,") if os.path.exists(path) else 0
+        good = done.returncode == 0 and [r["backend"] for r in rows] == ["flash", "hip"] and saved == 3
+        report("closed: %s" % (closed,), None if good else "%d, %d saved, %s" % (done.returncode, saved, done.stdout))
+    done = subprocess.run(flags + ["--save-baseline", path + "2"], stderr=subprocess.PIPE, text=True, preexec_fn=without(1))
+    good = done.returncode == 2 and done.stderr == "attn_bench: stdout: Bad file descriptor\n" and not os.path.exists(path + "2")
+    report("closed: stdout", None if good else "%d %s" % (done.returncode, done.stderr))
+
+
+def test_nohup(folder):
+    """A hang-up that is ignored stays so; what ends a run otherwise."""
+    for ignored in (False, True):
+        child = subprocess.Popen(
+            [BENCH, "--seq-len", "16,32", "--backend", "flash", "--min-time", "0.5", "--format", "json"],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            text=True,
+            preexec_fn=lambda: signal.signal(signal.SIGHUP, signal.SIG_IGN if ignored else signal.SIG_DFL),
+        )
+        text = child.stdout.readline()              # it has begun
+        child.send_signal(signal.SIGHUP)
+        document, fault = checked(text + child.communicate()[0])
+        good = document and document["interrupted"] != ignored and child.returncode == (0 if ignored else 130)
+        report("SIGHUP, %s" % ("ignored" if ignored else "as usual"), fault or (None if good and (not ignored or len(document["rows"]) == 2) else str(child.returncode)))
+
+
+def test_nothing_saved(folder):
+    """A run that measures nothing leaves the run that was saved before."""
+    path = os.path.join(folder, "saved.csv")
+    run(*CASE, "--processes", 2, "--save-baseline", path)
+    before = open(path).read()
+    done = run("--seq-len", 16384, "--backend", "reference", "--iterations", 2, "--processes", 2, "--save-baseline", path)
+    good = done.returncode == 2 and "nothing was measured" in done.stderr and open(path).read() == before
+    report("nothing is saved where nothing was measured", None if good else "%d %s" % (done.returncode, done.stderr))
+
+
 def main():
-    for test in (test_odd_names, test_programs, test_points, test_refusals, test_unwritable, test_full_disks):
+    for test in (test_odd_names, test_programs, test_points, test_refusals, test_unwritable, test_full_disks, test_closed, test_nohup, test_nothing_saved):
         with tempfile.TemporaryDirectory() as folder:
             test(folder)
     print("%(passed)d passed, %(failed)d failed, %(skipped)d skipped" % COUNT)

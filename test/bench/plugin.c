@@ -11,7 +11,8 @@
 #include <string.h>
 #include <time.h>
 
-enum { RIGHT, WRONG_O, WRONG_LSE, WRONG_DQ, WRONG_DK, WRONG_DV, STALE, NOTHING, REFUSES, ODD_NAME, KNOWN_NAME, TWO, NO_REASON, FAILS_TWICE, CRASHES, EXITS, PRINTS, MODE_NAME, SLOW_FIRST };
+enum { RIGHT, WRONG_O, WRONG_LSE, WRONG_DQ, WRONG_DK, WRONG_DV, STALE, NOTHING, REFUSES, ODD_NAME, KNOWN_NAME, TWO, NO_REASON, FAILS_TWICE, CRASHES, EXITS, PRINTS, MODE_NAME, SLOW_FIRST,
+       PLAN_CRASHES, START_CRASHES, DEEP };
 
 static int slow;      /* SLOW_FIRST: this process is one of the first, whose number is in the file `slow` */
 
@@ -32,6 +33,7 @@ static attn_status plan(void *user, const attn_desc *d, const attn_grad *g, attn
         return ATTN_ERR_DECLINED;
     }
     if (KIND == NO_REASON) return ATTN_ERR_MEMORY;
+    if (KIND == PLAN_CRASHES) raise(SIGSEGV);
     p->kernel = "loops";
     p->isa = "none";
     p->workspace_size = (size_t)d->kv_len * sizeof(double);
@@ -91,6 +93,14 @@ static void query(const attn_desc *d, const attn_grad *g, int64_t b, int64_t h, 
     }
 }
 
+/* More of the stack than there is. */
+static int deeper(int n)
+{
+    volatile char room[4096];
+    for (int i = 0; i < 4096; i++) room[i] = (char)(n + i);
+    return (n < 1 << 28 ? deeper(n + 1) : 0) + room[n % 4096];
+}
+
 static attn_status run(void *user, const attn_desc *d, const attn_grad *g, const attn_plan *p)
 {
     const char *path = getenv("PLUGIN_LOG");            /* a letter for each call, so that their order can be seen */
@@ -101,6 +111,7 @@ static attn_status run(void *user, const attn_desc *d, const attn_grad *g, const
     if (KIND == FAILS_TWICE && runs == 2) return ATTN_ERR_MEMORY;
     if (KIND == CRASHES && d->q_len > 33) raise(SIGSEGV);
     if (KIND == EXITS && d->q_len > 33) exit(0);
+    if (KIND == DEEP && d->q_len > 33) runs += deeper(0);
     for (clock_t end = slow ? clock() + CLOCKS_PER_SEC / 1000 : 0; slow && clock() < end;) continue;
     if (KIND == PRINTS) printf("{\"a line\": %d\n", runs);
     if (log) {
@@ -126,6 +137,7 @@ attn_status attn_plugin_register(attn_status (*registers)(const attn_backend *))
     static attn_backend loops;
     loops = (attn_backend){ "loops", ATTN_ABI, plan, run, (void *)(uintptr_t)"l", NULL, NULL, NULL, NULL };
     if (KIND == NOTHING) return ATTN_OK;
+    if (KIND == START_CRASHES) raise(SIGSEGV);
     if (KIND == REFUSES) return ATTN_ERR_NO_DEVICE;
     if (KIND == STALE) loops.abi -= (uint64_t)1 << 32;                  /* of another version of attn.h */
     if (KIND == ODD_NAME) loops.name = "a,b";

@@ -29,6 +29,9 @@ KINDS = {
     "exits": ["-DKIND=EXITS"],
     "prints": ["-DKIND=PRINTS"],
     "slow_first": ["-DKIND=SLOW_FIRST"],
+    "plan_crashes": ["-DKIND=PLAN_CRASHES"],
+    "start_crashes": ["-DKIND=START_CRASHES"],
+    "deep": ["-DKIND=DEEP"],
     "no_symbol": ["-DKIND=RIGHT", "-DNO_SYMBOL"],
 }
 SMALL = ["--iterations", 2, "--warmup", 0, "--format", "json"]
@@ -136,17 +139,28 @@ def test_faults(folder):
         got = [(r["status"], r["note"]) for r in rows if r["backend"] == "loops"]
         report("says why: " + name, fault or (None if got == [(status, note)] else str(got)))
     # what ends the program ends with a whole document of the cases before
-    for name, says in (("crashes", "it crashed, SIGSEGV"), ("exits", "it ended the program")):
+    for name, says in (("crashes", "it crashed, SIGSEGV"), ("exits", "it ended the program"), ("deep", "it crashed, SIGSEGV")):
         for suffix in (SMALL[-2:], ["--format", "csv"]):
             done = run("--plugin", name + ".so", "--seq-len", "33,64", "--num-heads", 2, "--head-dim", 16, *SMALL[:4], *suffix, cwd=folder)
             document, fault = checked(done.stdout) if suffix == SMALL[-2:] else (None, None if done.stdout.count("\n") == 4 else done.stdout)
             fault = fault or (None if not document or document["interrupted"] and len(document["rows"]) == 3 else str(document))
             said = "attn_bench: shape B1 S64 H2 D16 loops: %s, " % says in done.stderr
             report("%s as %s" % (name, suffix[-1]), fault or (None if said and done.returncode == 2 else "%d %s" % (done.returncode, done.stderr)))
+    # before a row is begun nothing is written, and it is named too
+    for name, says in (("plan_crashes", "when the backends were asked for a plan: it crashed, SIGSEGV"), ("start_crashes", "--plugin start_crashes.so: it crashed, SIGSEGV")):
+        done = run("--plugin", name + ".so", *SHAPE, *SMALL, cwd=folder)
+        report(name, None if done.returncode == 2 and says in done.stderr and not done.stdout else "%d %s" % (done.returncode, done.stderr))
     done, rows, fault = rows_of(folder, "--plugin", "prints.so", *SHAPE, *SMALL)
     report("prints", fault or (None if len(rows) == 3 and '{"a line": 1' in done.stderr else done.stderr))
     done, rows, fault = rows_of(folder, "--plugin", "prints.so", "--suite", "memory", "--quick", "--seq-len", 32, *SMALL)
     report("prints in a process of its own", fault or (None if all(r["status"] in ("ok", "declined") for r in rows) else str(rows)))
+
+
+def test_openpi(folder):
+    """What a plugin declines is no verdict on attn.h."""
+    done, rows, fault = rows_of(folder, "--plugin", "right.so", "--suite", "openpi", "--modules", "gemma", "--quick", "--seq-len", 64, *SMALL)
+    declined = [r["backend"] for r in rows if r["status"] == "declined"]
+    report("openpi beside a plugin that declines", fault or (None if declined == ["loops"] and done.returncode == 0 else "%d %s %s" % (done.returncode, declined, done.stderr)))
 
 
 def test_confirmed(folder):
@@ -156,11 +170,14 @@ def test_confirmed(folder):
     for first, slower in ((6, False), (12, True)):
         with open(os.path.join(folder, "slow"), "w") as f:
             f.write("%d\n" % first)
-        done = run(*shape, "--baseline", "fast.csv", "--format", "json", cwd=folder)
+        kept = open(os.path.join(folder, "fast.csv")).read()
+        done = run(*shape, "--baseline", "fast.csv", "--save-baseline", "./fast.csv" if slower else "last.csv", "--format", "json", cwd=folder)
         document, fault = checked(done.stdout)
         rows = (document or {"comparison": []})["comparison"]
         good = len(rows) == 1 and (rows[0]["verdict"] == "slower") == slower == (rows[0]["delta"] > 1.5) and done.returncode == slower
         report("slower twice" if slower else "slower once", fault or (None if good else "%d %s" % (done.returncode, rows)))
+        same = open(os.path.join(folder, "fast.csv")).read() == kept and ("it is kept" in done.stderr) == slower
+        report("the baseline after it", None if same and os.path.exists(os.path.join(folder, "last.csv")) else done.stderr)
 
 
 def test_refusals(folder):
@@ -236,7 +253,7 @@ def test_no_openblas(folder):
 def main():
     with tempfile.TemporaryDirectory() as folder:
         if build(folder):
-            for test in (test_tables, test_turns, test_wrong, test_faults, test_confirmed, test_refusals, test_peers, test_no_openblas):
+            for test in (test_tables, test_turns, test_wrong, test_faults, test_openpi, test_confirmed, test_refusals, test_peers, test_no_openblas):
                 test(folder)
     print("%(passed)d passed, %(failed)d failed, %(skipped)d skipped" % COUNT)
     return COUNT["failed"] > 0
