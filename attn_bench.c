@@ -164,7 +164,7 @@
 
    PLUGINS  A plugin's rows are verified and timed like all others, and a wrong one is reported so.
    One that crashes or calls exit() is named, the document is ended with the rows so far, and the
-   exit code is 2. What it prints goes to stderr.
+   exit code is 2, also while it is loaded or asked for a plan. What it prints goes to stderr.
    An example in plain loops:
      cc -O2 -I. -shared -fPIC -DKIND=RIGHT test/bench/plugin.c -o build/loops.so -lm
      ./attn_bench --plugin build/loops.so --seq-len 64,128 --backward
@@ -192,8 +192,10 @@
    so. The changes of p95 and p99 are shown, and judge nothing. A row that was measured and is wrong
    or fails now is named, and makes the exit code 1 too; of rows that are not measured now the number
    is said. --baseline OLD --saved NEW compares two saved runs, measures nothing and takes no other
-   flags. Another processor, or no row in common, is an error (exit code 2). Ctrl-C and SIGHUP end
-   with the rows that are finished, as one whole document.
+   flags. Another processor, or no row in common, is an error (exit code 2). A saved run is kept
+   where nothing was measured, and where --save-baseline names the baseline that is not reached.
+   Ctrl-C and SIGHUP end with the rows that are finished, as one whole document; where the program
+   was started with them ignored, as by nohup, they are.
 
    TROUBLE
      the same case varies by 10% and more   other load, or a drifting clock: `of peak` moves less
