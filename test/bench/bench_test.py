@@ -45,6 +45,12 @@ def run(*arguments, **options):
     )
 
 
+def heeding():
+    """Run in a child: what nohup or a shell's `&` made ignored is not, so that the signals of these tests reach it."""
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
 # ------------------------------------------------------------------------------------------- schema
 TYPES = {"object": dict, "array": list, "string": str, "boolean": bool, "null": type(None)}
 
@@ -464,6 +470,7 @@ def test_stream():
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
             text=True,
+            preexec_fn=heeding,
         )
         lines = []
         while not lines or sign not in lines[-1]:
@@ -1204,6 +1211,7 @@ def test_interrupt():
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
         text=True,
+        preexec_fn=heeding,
     )
     time.sleep(2.5)
     child.send_signal(signal.SIGINT)

@@ -2515,6 +2515,7 @@ static void test_module_rows(void)
         row r = judged(line, "fickle", true, measure_module);
         bool told = !strcmp(r.status, "wrong") && strstr(r.note, "a product of the module is wrong");
         expect(moody || r.flops == (i % 2 ? 18144 + 3 * 18432 : 12960 + 2 * 18432), "a module's %s has %g FLOPs", passes[i % 2], r.flops);
+        expect(moody || (r.p50_ms > 0 && r.samples_ms.n == 1 && r.first_run_ms > 0), "a module's %s is not timed", passes[i % 2]);
         expect(moody ? told : row_ok(&r), "a module's %s, dout %s: %s %s", passes[i % 2], moody ? "changed" : "left alone", r.status, r.note);
         free(r.samples_ms.x);
     }
