@@ -5743,6 +5743,18 @@ static bool is_crossover(const bench *b, const row *r) {
            clearly_faster(twin(b, r, "standard"), r);
 }
 
+/* What tells a row from others of the same name, but for its pass; the dtype too, unless it is said. */
+static void case_more(const row *r, bool dtype_said, char text[128]) {
+    *text = 0;
+    if (r->c->v[SEED] != axes[SEED].normal)
+        snprintf(text, 128, " seed %lld", (long long)r->c->v[SEED]);
+    if (r->c->v[DTYPE] != ATTN_F32 && !dtype_said)
+        snprintf(text + strlen(text), 32, " %.8s", r->dtype);
+    if (strcmp(r->kv_dtype, r->dtype)) snprintf(text + strlen(text), 32, " kv %.8s", r->kv_dtype);
+    if (r->threads != NO_INT && r->threads != attn_threads())
+        snprintf(text + strlen(text), 32, " thr %lld", (long long)r->threads);
+}
+
 static int64_t count_crossovers(const bench *b, int64_t *compared) {
     int64_t lost = 0;
     *compared = 0;
@@ -5758,9 +5770,11 @@ static void print_crossover(FILE *f, const bench *b) {
     int64_t compared, lost = count_crossovers(b, &compared);
     for (int64_t i = 0; i < b->row_count && lost; i++) {
         const row *r = &b->rows[i];
+        char more[128];
+        case_more(r, true, more);
         if (is_crossover(b, r))
-            fprintf(f, "- standard is faster than flash at %s %s %s %s: %.2fx\n", r->suite, r->name,
-                r->dtype, r->pass, 1 / r->speedup_vs_standard);
+            fprintf(f, "- standard is faster than flash at %s %s%s %s %s: %.2fx\n", r->suite,
+                r->name, more, r->dtype, r->pass, 1 / r->speedup_vs_standard);
     }
     if (compared && !lost)
         fprintf(f,
@@ -6200,18 +6214,6 @@ static const row *fastest(const bench *b, const row *r) {
     return best;
 }
 
-/* What tells a row from others of the same name, but for its pass; the dtype too, unless it is said. */
-static void case_more(const row *r, bool dtype_said, char text[128]) {
-    *text = 0;
-    if (r->c->v[SEED] != axes[SEED].normal)
-        snprintf(text, 128, " seed %lld", (long long)r->c->v[SEED]);
-    if (r->c->v[DTYPE] != ATTN_F32 && !dtype_said)
-        snprintf(text + strlen(text), 32, " %.8s", r->dtype);
-    if (strcmp(r->kv_dtype, r->dtype)) snprintf(text + strlen(text), 32, " kv %.8s", r->kv_dtype);
-    if (r->threads != NO_INT && r->threads != attn_threads())
-        snprintf(text + strlen(text), 32, " thr %lld", (long long)r->threads);
-}
-
 /* The name of a case and what the table has no column for. */
 static void case_label(const bench *b, const row *r, char text[256]) {
     snprintf(text, 256, "%s", r->name);
@@ -6438,7 +6440,9 @@ static void write_grid(FILE *out, const bench *b, const suite *s) {
     for (int64_t i = 0; i < b->row_count; i++) {
         const row *r = &b->rows[i];
         if (r->c->suite != s || !*r->note) continue;
-        fprintf(out, "%s- %s, %s, %s: %s\n", before, r->name, r->backend, r->pass, r->note);
+        char more[128];
+        case_more(r, false, more);
+        fprintf(out, "%s- %s%s, %s, %s: %s\n", before, r->name, more, r->backend, r->pass, r->note);
         before = "";
     }
 }

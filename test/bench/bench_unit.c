@@ -2053,6 +2053,18 @@ static void test_crossover(void)
     made.b.rows += 2, made.b.row_count -= 3;
     print_crossover(f = tmpfile(), &made.b);
     SAID("no crossover", f, "- crossover of flash over standard: none, flash wins or ties in all of 2 cases\n", "!faster");
+    /* rows of one name are told apart by what else they have, in notes too */
+    forget_rows();
+    char line[96];
+    snprintf(line, sizeof line, "seq-len=16 num-heads=1 head-dim=8 kv-dtype=f16 threads=%d", (int)attn_threads() + 2);
+    add_made("memory", line, "standard", 1, 0), remark(add_made("memory", line, "flash", 2, 0), NULL, "a note");
+    derive_made();
+    print_crossover(f = tmpfile(), &made.b);
+    snprintf(line, sizeof line, "kv f16 thr %d", (int)attn_threads() + 2);
+    SAID("a crossover", f, "B1 S16 H1 D8", line);
+    write_grid(f = tmpfile(), &made.b, find_suite("memory"));
+    snprintf(line, sizeof line, "kv f16 thr %d, flash, fwd: a note\n", (int)attn_threads() + 2);
+    SAID("a note", f, line);
     row a = null_row(), r = a;
     a.p50_low_ms = 1, a.p50_high_ms = 2, r.p50_low_ms = 2.1, r.p50_high_ms = 2.2, a.max_ms = r.max_ms = 9, r.min_ms = 0;
     expect(clearly_faster(&a, &r) && !clearly_faster(&r, &a), "intervals apart");
