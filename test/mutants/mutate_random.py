@@ -515,14 +515,34 @@ def stripped(path):
     return hashlib.sha256(pathlib.Path(copy).read_bytes()).digest()
 
 
+RUNS = itertools.count()
+
+
+def end_all_with(mark):
+    """Kills what a test has started and left behind, be it in a session of its own: a fault may start itself without end."""
+    needle, found = f"MUTATE_RUN={mark}".encode(), True
+    while found:
+        found = False
+        for pid in filter(str.isdigit, os.listdir("/proc")):
+            try:
+                with open(f"/proc/{pid}/environ", "rb") as environment:
+                    if needle not in environment.read().split(b"\0"):
+                        continue
+                os.kill(int(pid), signal.SIGKILL)
+                found = True
+            except OSError:                             # it has ended, or is not ours
+                pass
+
+
 def limited(arguments, test, seconds):
     """(None, or how a test fails, and its seconds of a processor): within three to ten times what it takes, and with no more memory than any needs.
     Of the wall's seconds it has more, for others may be at work: they end only what waits for ever. A cmocka program ends with its first failure."""
     processor = 300 if seconds is None else int(min(3 + 10 * seconds, 15 + 3 * seconds))
     memory = "unlimited" if test.build in SANITIZED | LEAKS else 12 << 20
+    mark = f"{os.getpid()}-{next(RUNS)}"
     shell = ["bash", "-c", f"ulimit -c 0 -t {processor} -v {memory}; exec \"$@\"", "bash", *arguments]
     child = subprocess.Popen(shell, cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, stdin=subprocess.DEVNULL,
-                             env={**os.environ, "CMOCKA_TEST_ABORT": "1", **dict(test.environment)}, start_new_session=True)
+                             env={**os.environ, "CMOCKA_TEST_ABORT": "1", **dict(test.environment), "MUTATE_RUN": mark}, start_new_session=True)
     end, status = time.monotonic() + (600 if seconds is None else 15 + 30 * seconds), None
     while status is None:
         pid, code, used = os.wait4(child.pid, os.WNOHANG)
@@ -535,10 +555,7 @@ def limited(arguments, test, seconds):
         else:
             time.sleep(0.005)
     child.returncode = 0                                # it has been waited for
-    try:
-        os.killpg(child.pid, signal.SIGKILL)            # and what it forked
-    except ProcessLookupError:
-        pass
+    end_all_with(mark)
     spent = used.ru_utime + used.ru_stime
     if status == 0:
         return None, spent
