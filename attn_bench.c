@@ -668,7 +668,7 @@ typedef struct bench_case {
     const struct suite *suite;
     const struct variant *variant; /* of --tune and --ablate; NULL: attn.h as it is */
     int64_t v[AXES];
-    double mask_bytes; /* of a mask that is a file; 0: the measure's own, for every query and key */
+    double mask_bytes; /* of a mask that is a file; 0: a byte for every query and key */
     char name[128];
 } bench_case;
 
@@ -8124,16 +8124,13 @@ static int load_plugin(bench *b, const char *file) {
     memset(&plugin_loading, 0, sizeof plugin_loading);
     plugin_loading.file = file;
     void *library = library_open(path);
-    if (!library) plugin_loading.file = NULL;
     if (!library) return refuse("--plugin %s: %s", file, library_error());
     void *symbol = library_symbol(library, "attn_plugin_register");
-    if (!symbol) plugin_loading.file = NULL;
     if (!symbol) return refuse("--plugin %s: has no attn_plugin_register", file);
     memcpy(&start, &symbol, sizeof start); /* C has no cast from object to function pointer */
     plugin_loading.b = b;
     attn_status s = start(add_from_plugin);
     s = plugin_loading.status ? plugin_loading.status : s;
-    plugin_loading.file = NULL;
     if (s)
         return refuse("--plugin %s: %s%s%s", file, plugin_loading.refused,
             *plugin_loading.refused ? ": " : "",
@@ -8148,6 +8145,7 @@ static int load_plugins(bench *b) {
     for (const char *rest = b->opt.plugins; rest && !bad;) {
         rest = take_item(rest, file, sizeof file);
         bad = load_plugin(b, file);
+        plugin_loading.file = NULL;
     }
     return bad;
 }

@@ -938,18 +938,13 @@ def test_npy(folder):
 def test_reports(folder):
     out = os.path.join(folder, "reports", "deep")
     plot = ["--plot"] if shutil.which("gnuplot") else []
-    done = run(
-        "--suite",
-        "memory",
-        "--quick",
-        "--seq-len",
-        "32,64,128",
-        "--iterations",
-        3,
-        "--output-dir",
-        out,
-        *plot
-    )
+    flags = ["--suite", "memory", "--quick", "--seq-len", "32,64,128", "--iterations", 3, "--output-dir", out, *plot]
+    for _ in range(5):  # a row has no share of a peak that was sampled lower than its rate: then it is measured again
+        done = run(*flags)
+        path = os.path.join(out, "performance_results.json")
+        shares = [r["backend"] for r in json.load(open(path))["rows"] if r["peak_fraction"]] if os.path.exists(path) else []
+        if min(shares.count("flash"), shares.count("standard")) > 1:
+            break
     report("--output-dir", None if done.returncode == 0 else done.stderr)
     for name in ("performance", "memory", "correctness"):
         file = os.path.join(out, name + "_results.json")
@@ -957,8 +952,6 @@ def test_reports(folder):
             name + "_results.json",
             checked(open(file).read())[1] if os.path.exists(file) else "missing",
         )
-    path = os.path.join(out, "performance_results.json")
-    measured = json.load(open(path))["rows"] if os.path.exists(path) else []
     summary = os.path.join(out, "summary_report.md")
     text = open(summary).read() if os.path.exists(summary) else ""
     report(
@@ -979,11 +972,9 @@ def test_reports(folder):
             report(name + ".svg", "gnuplot is not installed", "skipped")
             continue
         text = open(file).read() if os.path.exists(file) else ""
-        shares = [r["backend"] for r in measured if r["peak_fraction"] or name != "peak"]  # none where a peak was sampled too low
-        wanted = [backend for backend in ("flash", "standard") if shares.count(backend) > 1]
         report(
             name + ".svg",
-            None if "</svg>" in text and all(backend in text for backend in wanted) or not wanted else "incomplete",
+            None if "</svg>" in text and "flash" in text and "standard" in text else "incomplete",
         )
     full = run("1", "16", "1", "8", "--iterations", 1, "--output-dir", "/dev/full")
     report("a directory that is none", None if full.returncode == 2 else full.stderr)

@@ -1899,23 +1899,6 @@ static void test_counts(void)
     }
 }
 
-/* x, the four weights and y: what a module reads and writes, and with the gradients twice; a cache beside them. */
-static void test_module_bytes(void)
-{
-    static const struct { const char *axes; double bytes; } cases[] = {
-        { "", 3670016 }, { " pass=bwd", 2 * 3670016.0 }, { " pass=fwd+bwd", 2 * 3670016.0 }, { " kv-len=192 append=1 kv-dtype=f16", 3670016 + 2 * 192 * 2 * 128 * 2 },
-    };
-    for (int i = 0; i < COUNT(cases); i++) {
-        char line[256], text[128];
-        snprintf(line, sizeof line, "batch-size=2 seq-len=128 num-heads=8 num-kv-heads=2 head-dim=64%s", cases[i].axes);
-        grid g = parse_line(line);
-        bench_case c = { .suite = find_suite("shape") };
-        for (int a = 0; a < AXES; a++) c.v[a] = g.value[a][0];
-        if (!expect(!resolve_case(&c, &g, text), "no case: %s", line)) continue;
-        expect(module_bytes(&c) == cases[i].bytes, "%s: %g bytes of a module", line, module_bytes(&c));
-    }
-}
-
 /* A case of these axes, of which nothing is computed. */
 static bench_case case_of(const char *line)
 {
@@ -1925,6 +1908,20 @@ static bench_case case_of(const char *line)
     for (int a = 0; a < AXES; a++) c.v[a] = g.value[a][0];
     expect(!resolve_case(&c, &g, text), "no case: %s", line);
     return c;
+}
+
+/* x, the four weights and y: what a module reads and writes, and with the gradients twice; a cache beside them. */
+static void test_module_bytes(void)
+{
+    static const struct { const char *axes; double bytes; } cases[] = {
+        { "", 3670016 }, { " pass=bwd", 2 * 3670016.0 }, { " pass=fwd+bwd", 2 * 3670016.0 }, { " kv-len=192 append=1 kv-dtype=f16", 3670016 + 2 * 192 * 2 * 128 * 2 },
+    };
+    for (int i = 0; i < COUNT(cases); i++) {
+        char line[256];
+        snprintf(line, sizeof line, "batch-size=2 seq-len=128 num-heads=8 num-kv-heads=2 head-dim=64%s", cases[i].axes);
+        bench_case c = case_of(line);
+        expect(module_bytes(&c) == cases[i].bytes, "%s: %g bytes of a module", line, module_bytes(&c));
+    }
 }
 
 /* What a call holds is more than what it reads: keys left of a window, a module's weights, a mask as it is stored. */
