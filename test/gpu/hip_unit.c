@@ -391,6 +391,19 @@ static void the_times(void) {
     CHECK(!attn_hip_last_times(&kernel, &total, &bytes), "no times");
     CHECK(kernel > 0 && total >= kernel && bytes > 0, "kernel %g s, total %g s, %zu bytes", kernel, total, bytes);
     CHECK(!attn_hip_last_times(NULL, NULL, NULL), "NULL");
+    for (int own = 0; own < 2; own++) {                  /* tensors on the device: the workspace, whose it may be */
+        hip_place p;
+        attn_plan plan;
+        shape(&c, 1, 1, 4000, 2, 1, 64, 0, ATTN_F16);
+        bind(&c);
+        hip_place_make(&c, &p, HIP_STREAM | (own ? 0 : HIP_WORKSPACE));
+        CHECK(!attn_query(&p.d, NULL, &plan) && plan.workspace_size > 0, "%zu bytes of workspace", plan.workspace_size);
+        CHECK(!attn_forward(&p.d) && !attn_hip_last_times(&kernel, &total, &bytes), "%s", c.message);
+        CHECK(bytes == plan.workspace_size, "%zu bytes, of %zu", bytes, plan.workspace_size);
+        hip_place_fetch(&c, &p);
+        hip_place_free(&c, &p);
+        proof_free(&c);
+    }
 }
 
 /* ---------------------------------------------------------------------------------------------------- threads */

@@ -20,16 +20,15 @@ import pathlib
 import re
 import subprocess
 import sys
+import threading
 import time
 
+import hip_splice
 import mutate
+from hip_splice import ARCH, CHIPS, DECODE_MMA, EMULATE, GRAD_WGMMA, GRADIENTS, NVIDIA, WGMMA, type_of
 
-ROOT = pathlib.Path(__file__).absolute().parent.parent.parent
-sys.path.insert(0, str(ROOT / "test" / "gpu"))
-import hip_rows  # noqa: E402
-
+ROOT = mutate.ROOT
 OUT = ROOT / "build" / "hip" / "mutate"
-CHIPS = ["gfx942", "gfx1100", "gfx90a", "gfx1201"]
 # A barrier, whatever it is wrapped in; one that votes as well leaves the vote of its own wave behind.
 BARRIER = re.compile(r"\b(?:__syncthreads|__builtin_amdgcn_s_barrier|gpu_barrier\w*|gpu_sync\w*)\s*\(\s*\)\s*;"
                      r"|\b(?P<vote>__syncthreads_(?:or|and|count))\s*(?=\()")
@@ -52,16 +51,10 @@ KILL_GRAD_WGMMA = [["hip_grid", "--backward", "--count", "300", "--cost", "18", 
 # in that of few rows on mma.sync
 KILL_DECODE_MMA = [["hip_grid", "--few", "--count", "900", "--cost", "18", "--seed", "604", "--stop", "--scalar"], ["hip_unit", "parts_spoiled"]]
 SECONDS = 1200        # a slow machine takes 400 for hip_unit; what does not end, HIPSIM_MAX_INST does
-GRADIENTS, WGMMA, GRAD_WGMMA, DECODE_MMA = "BACKWARD_16", "wgmma", "BACKWARD_NV", "DECODE_NV"
 # code that no other rows run: from a text to the next one after it
 EMULATED = [("struct gpu_grad_wgmma", "---- few rows on mma.sync", GRAD_WGMMA, "sm90"), ("---- few rows on mma.sync", "#define GPU_ROW_NV", DECODE_MMA, "sm80"),
             ("/* AHEAD: tile t,", "---- the end", WGMMA, "sm90"), ("if constexpr (S::AHEAD) {\n                bring_tile", "else fetch", WGMMA, "sm90")]
-NVIDIA, EMULATE = 80, "test/gpu/hip_emulate.h"     # the kernels of mma.sync, that header in its place
-ARCH = {"sm80": "gfx1100", "sm90": "gfx1100"}       # what runs it
 SLOW = {"HIPSIM_MAX_INST": "1000000000", "HIPSIM_LDS": "262144"}
-DEFINES = {chip: ["-DGPU_CHUNK_BYTES=4096", "-DGPU_BATCH_MAX=2", "-DGPU_CARRY_KEYS=128", "-DGPU_CARRY_DECODE=4", "-DGPU_PART_KEYS=64", "-DGPU_LAY_BYTES=4096"] for chip in ("gfx90a", "gfx1201")}        # as in hip.mk
-DEFINES["sm80"] = ["-DGPU_PART_KEYS=128"]           # more calls in parts: of few rows those are what decodes
-DEFINES["sm90"] = ["-DGPU_UNITS=(UNIT_SM80|UNIT_SM90)", "-DGPU_CARRY_KEYS=128", "-DGPU_PART_KEYS=64"]
 ENVIRONMENT = {"HIPSIM_THREADS": "1", "HIPSIM_POISON": "1", "HIPSIM_MAX_INST": "50000000"}
 
 
@@ -133,70 +126,55 @@ def call(arguments, log, seconds, environment=None):
             return "time"
 
 
-def link_line(chip, program, directory):
-    """The command by which make links that program, with the mutant's object and the program in the directory."""
-    shown = subprocess.run(["make", "-n", "-W", "build/plain/impl.o", f"build/hip/{chip}/{program}"], cwd=ROOT, capture_output=True, text=True).stdout
-    line = [part for part in shown.splitlines() if f"-o build/hip/{chip}/{program}" in part][-1]
-    line = line.replace(f"build/hip/{chip}/attn_hip.o", f"{directory}/attn_hip.o")
-    return line.replace(f"-o build/hip/{chip}/{program}", f"-o {directory}/{program}").split()
+def tests_of(rows):
+    return {GRADIENTS: KILL_GRADIENTS, WGMMA: KILL_WGMMA, GRAD_WGMMA: KILL_GRAD_WGMMA, DECODE_MMA: KILL_DECODE_MMA}.get(rows, KILL)
 
 
-def type_of(directory):
-    return "f16" if "f16" in directory.name else "bf16"
-
-
-def build_for(chip, text, rows, directory, links):
-    """What is wrong with the mutant, or None."""
-    directory.mkdir(parents=True, exist_ok=True)
-    for bits in (b for b in (16, 32, GRADIENTS) if b != rows and (b, rows) != (32, NVIDIA)):
-        text = hip_rows.without(text, str(bits))
-    if rows in (GRADIENTS, GRAD_WGMMA, DECODE_MMA):
-        text = hip_rows.without(text, "NV", "DECODE")
-    text = hip_rows.without(text, *[nv for nv in (GRAD_WGMMA, DECODE_MMA) if nv != rows])
-    if rows != GRADIENTS:
-        text = hip_rows.without(text, "BACKWARD_32")
-    if rows == WGMMA:
-        text = hip_rows.only_wgmma(hip_rows.without(text, "DECODE"))
-    text = hip_rows.without_dtype(text, "bf16" if type_of(directory) == "f16" else "f16")
-    (directory / "attn_hip.c").write_text(text)
-    emulate = ["-include", EMULATE] if rows == NVIDIA or chip in ARCH else []
-    log = directory / "log"
-    if call(["test/hipsim/hipcc", "-x", "hip", "-O1", *emulate, *DEFINES.get(chip, []), f"--offload-arch={ARCH.get(chip, chip)}", f"-I{directory}", f"-I{ROOT}", "-c", f"{directory}/attn_hip.c",
-             "-o", f"{directory}/attn_hip.o"], log, 1800):
-        return "does not compile: " + next((l for l in log.read_text().splitlines() if "error" in l), "")
-    for program in sorted({test[0] for test in KILL}):
-        line = [word.replace("@DIRECTORY@", str(directory)) for word in links[chip, program]]
-        if call(line, log, 600):
-            return "does not link: " + log.read_text()[:300]
-    return None
-
-
-def caught_on(chip, text, rows, directory, links):
-    """(test that notices or None, what is wrong with the mutant or None)"""
-    wrong = build_for(chip, text, rows, directory, links)
-    return (None, wrong) if wrong else (noticed_on(chip, rows, directory), None)
+def command(chip, test, directory):
+    """(How the test is run there, its environment)."""
+    program, *arguments = test
+    options = ["--type", type_of(directory)] if chip in ARCH and program == "hip_grid" else []
+    more = dict(a.split("=") for a in arguments if "=" in a)
+    return ([f"{directory}/{program}", *[a for a in arguments if "=" not in a], *options],
+            {**ENVIRONMENT, "HIPSIM_ARCH": ARCH.get(chip, chip), **(SLOW if chip in ARCH else {}), **more})
 
 
 def noticed_on(chip, rows, directory):
     """The first test that notices what was built in the directory, or None."""
-    for program, *arguments in {GRADIENTS: KILL_GRADIENTS, WGMMA: KILL_WGMMA, GRAD_WGMMA: KILL_GRAD_WGMMA, DECODE_MMA: KILL_DECODE_MMA}.get(rows, KILL):
-        more = dict(a.split("=") for a in arguments if "=" in a)
-        options = ["--type", type_of(directory)] if chip in ARCH and program == "hip_grid" else []
-        status = call([f"{directory}/{program}", *[a for a in arguments if "=" not in a], *options], directory / "log", SECONDS,
-                      {**ENVIRONMENT, "HIPSIM_ARCH": ARCH.get(chip, chip), **(SLOW if chip in ARCH else {}), **more})
+    for test in tests_of(rows):
+        arguments, environment = command(chip, test, directory)
+        status = call(arguments, directory / "log", SECONDS, environment)
         if status:
-            return f"{program} on {chip}" + (" (time)" if status == "time" else "")
+            return f"{test[0]} on {chip}" + (" (time)" if status == "time" else "")
     return None
 
 
-def try_fault(fault, links, every_chip):
+class Sources:
+    """The unchanged source for each chip and rows, which passes its tests: otherwise every mutant would seem caught."""
+
+    def __init__(self, text):
+        self.text, self.made, self.lock = text, {}, threading.Lock()
+
+    def of(self, chip, rows, bits):
+        with self.lock:
+            if (chip, rows, bits) not in self.made:
+                directory = OUT / f"unchanged-{chip}-{rows}-{bits}"
+                self.made[chip, rows, bits] = hip_splice.Source(chip, rows, self.text, directory)
+                by = noticed_on(chip, rows, directory)
+                if by:
+                    raise RuntimeError(f"the unchanged source fails: {by}\n{(directory / 'log').read_text()[-2000:]}")
+            return self.made[chip, rows, bits]
+
+
+def try_fault(fault, sources, every_chip):
     name, chips, text, rows = fault
     start, found, silent = time.monotonic(), None, []
     directory = OUT / re.sub(r"[^\w]+", "-", name)
     for chip in chips:
-        by, wrong = caught_on(chip, text, rows, directory, links)
+        wrong, differs = sources.of(chip, rows, type_of(directory)).build(text, directory)
         if wrong:
-            return name, wrong
+            return name, "does not compile: " + wrong
+        by = noticed_on(chip, rows, directory) if differs else None
         if by is None:
             silent.append(chip)
         found = found or by
@@ -231,20 +209,10 @@ def main():
     if subprocess.run(["test/gpu/hip.sh", "missing"], cwd=ROOT, capture_output=True).returncode == 0:
         print("skipped: the GPU compiler is not installed (make setup)\n0 passed, 0 failed, 1 skipped")
         return 0
-    programs = sorted({test[0] for test in KILL})
-    subprocess.run(["make", "-s", f"-j{jobs}", "hipsim", *[f"build/hip/{p}.o" for p in programs],
-                    *[f"build/hip/{c}/hip_fault.o" for c in [*CHIPS, *ARCH]], "build/plain/impl.o", "build/hip/hip_wrap.o"],
-                   cwd=ROOT, check=True)
-    links = {(chip, program): link_line(chip, program, "@DIRECTORY@") for chip in [*CHIPS, *ARCH] for program in programs}
-    # the unchanged source passes: otherwise every mutant would seem caught
-    first = sorted({(f[1][0], f[3]) for f in chosen}, key=str)
+    hip_splice.prepare(jobs)
+    sources = Sources(source)
     with concurrent.futures.ThreadPoolExecutor(jobs) as pool:
-        for (chip, rows), (by, wrong) in zip(first, pool.map(lambda c: caught_on(c[0], source, c[1], OUT / f"unchanged-{c[0]}-{c[1]}", links), first)):
-            if by or wrong:
-                log = (OUT / f"unchanged-{chip}-{rows}" / "log").read_text()[-2000:]
-                print(f"the unchanged source fails: {wrong or by}\n{log}\n0 passed, 1 failed, 0 skipped")
-                return 1
-        results = list(pool.map(lambda f: try_fault(f, links, "--every-chip" in arguments), chosen))
+        results = list(pool.map(lambda f: try_fault(f, sources, "--every-chip" in arguments), chosen))
     bad = broken * (not names) + [(name, why) for name, why in results if why]
     for name, why in bad:
         print(f"FAIL {name}: {why}")

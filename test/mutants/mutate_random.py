@@ -25,6 +25,7 @@ make the run red: it fails below 7 caught of 20, which a rate of 0.65 does once 
 import argparse
 import collections
 import concurrent.futures
+import fnmatch
 import hashlib
 import itertools
 import json
@@ -40,6 +41,7 @@ import threading
 import time
 
 import hip_mutate
+import hip_splice
 import mutants_of
 import mutate
 import splice
@@ -135,7 +137,48 @@ class Spliced:
         return None, stripped(f"{directory}/{build}-own.o") != self.objects[known]
 
 
-class Header(Spliced):
+class Learning:
+    """Which test has noticed most in its time so far, in this section of the source and elsewhere, is kept in build/mutate/."""
+    def learn(self):
+        self.kills = OUT / f"kills-{type(self).__name__}.json"
+        self.killed = collections.defaultdict(lambda: [0, 0], json.loads(self.kills.read_text()) if self.kills.exists() else {})
+        self.lock, self.seconds = threading.Lock(), {}
+
+    def learned(self):
+        with self.lock:
+            self.kills.write_text(json.dumps(self.killed))
+
+    def noticed(self, stage, mutant, directory, spent, quick):
+        """The first test that notices, or None; no more than `quick` seconds of tests, if it is not None. Those first that have noticed most in their time, in this section and elsewhere."""
+        section = self.section(mutant)
+        def worth(test):
+            (here, runs), (kills, all_runs) = self.killed[section + key(test)], self.killed[key(test)]
+            return -(here + (kills + 0.5) / (all_runs + 1)) / (runs + 1) / (self.seconds[key(test)] + 0.05)
+        for test in sorted((t for t in stage if self.reaches(t, mutant)), key=worth):
+            spent[0] += self.seconds[key(test)]
+            if quick and spent[0] > quick:
+                return None
+            how, _ = self.run(directory, test)
+            with self.lock:
+                for name in (key(test), section + key(test)):
+                    self.killed[name] = [n + m for n, m in zip(self.killed[name], (bool(how), 1))]
+            if how:
+                isa = dict(test.environment).get("ATTN_ISA")
+                return f"{' '.join([test.program, *test.arguments])} ({isa or test.build}, {how})"
+        return None
+
+    def section(self, mutant):
+        at = self.source.rfind("/* ====", 0, self.source.index("\n", mutant.start))
+        return re.search(r">>\w+ |$", self.source[at:at + 120])[0]
+
+    def within(self, mutant, *sections):
+        return self.section(mutant).startswith(sections)
+
+    def reaches(self, test, mutant):
+        return True
+
+
+class Header(Learning, Spliced):
     """attn.h. The test programs are linked once, with a shared object of the source, and load that of the mutant."""
     name = file = "attn.h"
     share = 17
@@ -147,12 +190,10 @@ class Header(Spliced):
         self.quick = 8 if stages is FAST else 10 if stages is CI else None      # seconds of tests for each mutant
         self.source = (ROOT / self.file).read_text()
         self.regions = [tuple(self.source.index(name) if name else len(self.source) for name in pair) for pair in self.parts_drawn]
-        self.clean, self.modules, self.seconds, self.reach, self.objects = OUT / "unchanged", {}, {}, {}, {}
+        self.clean, self.modules, self.reach, self.objects = OUT / "unchanged", {}, {}, {}
         self.clean.mkdir(parents=True, exist_ok=True)
         (self.clean / "attn.h").write_text(self.source)
-        self.lock, self.tried = threading.Lock(), {}
-        self.kills = OUT / f"kills-{type(self).__name__}.json"
-        self.killed = collections.defaultdict(lambda: [0, 0], json.loads(self.kills.read_text()) if self.kills.exists() else {})
+        self.learn()
         self.kept = OUT / f"kept-{type(self).__name__}.json"
         kept = json.loads(self.kept.read_text()) if self.kept.exists() else {}
         self.digests = {key(t): self.digest(t) for stage in self.stages for t in stage}
@@ -163,9 +204,6 @@ class Header(Spliced):
 
     def stages_of(self, stages):
         return stages
-
-    def learned(self):
-        self.kills.write_text(json.dumps(self.killed))
 
     def digest(self, test):
         sources = [ROOT / "attn.h", *sorted((ROOT / "test" / "common").iterdir()), *(ROOT / "test").glob(f"[mpu]*/{test.program}.c"),
@@ -292,36 +330,10 @@ class Header(Spliced):
                         return "does not compile", wrong
             if not built[build] or build == "plain" and not isas & {"", isa or NATIVE} or isa and self.fast and isas & {"", NATIVE}:
                 continue
-            how = self.noticed(stage, mutant, directory, spent)
+            how = self.noticed(stage, mutant, directory, spent, self.quick)
             if how:
                 return "caught", f"by {how}"
         return "SURVIVED", "" if any(self.reaches(test, mutant) for stage in self.stages for test in stage) else "no test reaches the line"
-
-    def noticed(self, stage, mutant, directory, spent):
-        """The first test that notices, or None. Those first that have noticed most in their time, in this section and elsewhere."""
-        section = self.section(mutant)
-        def worth(test):
-            (here, runs), (kills, all_runs) = self.killed[section + key(test)], self.killed[key(test)]
-            return -(here + (kills + 0.5) / (all_runs + 1)) / (runs + 1) / (self.seconds[key(test)] + 0.05)
-        for test in sorted((t for t in stage if self.reaches(t, mutant)), key=worth):
-            spent[0] += self.seconds[key(test)]
-            if self.quick and spent[0] > self.quick:
-                return None
-            how, _ = self.run(directory, test)
-            with self.lock:
-                for name in (key(test), section + key(test)):
-                    self.killed[name] = [n + m for n, m in zip(self.killed[name], (bool(how), 1))]
-            if how:
-                isa = dict(test.environment).get("ATTN_ISA")
-                return f"{' '.join([test.program, *test.arguments])} ({isa or test.build}, {how})"
-        return None
-
-    def section(self, mutant):
-        at = self.source.rfind("/* ====", 0, self.source.index("\n", mutant.start))
-        return re.search(r">>\w+ |$", self.source[at:at + 120])[0]
-
-    def within(self, mutant, *sections):
-        return self.section(mutant).startswith(sections)
 
     def reaches(self, test, mutant):
         """Whether the test may reach the line: gcov does not know all lines of a statement."""
@@ -451,47 +463,82 @@ class Bench(Spliced):
 
 
 # ------------------------------------------------------------------------------------------------ attn_hip.c
-class Hip:
-    """attn_hip.c in the simulator, by the tests of test/mutants/hip_mutate.py: minutes for each mutant. --fast stops behind the first chip."""
+class Hip(Learning):
+    """attn_hip.c in the simulator, by the tests of test/mutants/hip_mutate.py, those of hip_unit one by one. Only the kernels that a mutant changes are
+    compiled (test/mutants/hip_splice.py). --fast: on the first chip alone, tests of up to twelve seconds, sixty of them; what is emulated has few tests, and all of them."""
     name = file = "attn_hip.c"
-    share = 1
+    share, QUICK, SLOW = 1, 60, 12
 
     def __init__(self, pool, stages):
         self.fast, self.source = stages is FAST, (ROOT / self.file).read_text()
         self.regions = [(self.source.index(">>arch ="), len(self.source))]
-        self.objects, self.lock = {}, threading.Lock()
-        programs = sorted({test[0] for test in hip_mutate.KILL})
-        run(["make", "-s", "hipsim", *[f"build/hip/{p}.o" for p in programs], *[f"build/hip/{c}/hip_fault.o" for c in hip_mutate.CHIPS],
-             "build/plain/impl.o", "build/hip/hip_wrap.o"], check=True)
-        self.links = {(c, p): hip_mutate.link_line(c, p, "@DIRECTORY@") for c in hip_mutate.CHIPS for p in programs}
+        self.learn()
+        sources = [ROOT / self.file, ROOT / "attn.h", *sorted((ROOT / "test/gpu").glob("hip*.[ch]")), pathlib.Path(hip_mutate.__file__), pathlib.Path(hip_splice.__file__)]
+        self.digest, self.kept = hashlib.sha256(b"".join(p.read_bytes() for p in sources)).hexdigest(), OUT / "kept-Hip.json"
+        kept = json.loads(self.kept.read_text()) if self.kept.exists() else {}
+        self.known = kept["seconds"] if kept.get("digest") == self.digest else {}       # of the source; None: too slow for --fast
+        self.sources, self.tests, self.preparing = {}, {}, threading.Lock()
+        hip_splice.prepare(1)
 
-    map_reach, keep, learned = Bench.map_reach, Bench.keep, Bench.keep
+    map_reach = Bench.map_reach
 
-    def clean(self, chip, rows):
-        """The source's own object for that chip, which passes its tests."""
-        with self.lock:
-            if (chip, rows) not in self.objects:
-                directory = OUT / f"hip-{chip}-{rows}"
-                found, wrong = hip_mutate.caught_on(chip, self.source, rows, directory, self.links)
-                if found or wrong:
-                    sys.exit(f"the unchanged {self.file} fails: {found or wrong}\n0 passed, 1 failed, 0 skipped")
-                self.objects[chip, rows] = stripped(f"{directory}/attn_hip.o")
-            return self.objects[chip, rows]
+    def keep(self):
+        self.kept.write_text(json.dumps({"digest": self.digest, "seconds": self.known}))
+
+    def quick(self, chip):
+        return self.QUICK if self.fast and chip not in hip_splice.ARCH else None
+
+    def unchanged(self, chip, rows):
+        """The source for that chip, which passes its tests: those of them that are not too slow."""
+        with self.preparing:
+            if (chip, rows) not in self.sources:
+                source = hip_splice.Source(chip, rows, self.source, OUT / f"hip-{chip}-{rows}")
+                self.sources[chip, rows], self.tests[chip, rows] = source, []
+                for test in hip_tests(chip, rows):
+                    self.seconds[key(test)] = self.known[key(test)] = self.seconds_of(test, source.directory, self.quick(chip))
+                    if self.seconds[key(test)] is not None:
+                        self.tests[chip, rows].append(test)
+                self.keep()
+            return self.sources[chip, rows]
+
+    def seconds_of(self, test, directory, quick):
+        """What it takes on the source, which passes it; None if that is too long."""
+        known = self.known.get(key(test), "")
+        if known == "" or known is None and not quick:
+            how, known = self.run(directory, test, self.SLOW / 10 if quick else None)
+            if how and not (quick and (how == "time" or known > self.SLOW)):      # of which a child may see the limit
+                sys.exit(f"the unchanged {self.file} fails {key(test)}: {how}\n0 passed, 1 failed, 0 skipped")
+            known = None if how else known
+        return None if quick and known and known > self.SLOW else known
+
+    def run(self, directory, test, seconds=None):
+        command, environment = hip_mutate.command(test.build.split()[0], [test.program, *test.arguments], directory)
+        return limited(command, test._replace(environment=tuple(environment.items())), seconds or self.seconds.get(key(test)))
 
     def judge(self, mutant, directory):
         rows, chips = hip_mutate.kind(self.source, mutant.start)
-        differs = False
+        differs, spent = False, [0]
         for chip in chips[:1] if self.fast else chips:
-            clean, own = self.clean(chip, rows), directory / chip
-            wrong = hip_mutate.build_for(chip, mutant.text, rows, own, self.links)
+            source, own = self.unchanged(chip, rows), directory / chip
+            wrong, different = source.build(mutant.text, own)
             if wrong:
                 return "does not compile", wrong
-            if stripped(f"{own}/attn_hip.o") == clean:
+            if not different:
                 continue
-            differs, found = True, hip_mutate.noticed_on(chip, rows, own)
+            differs, found = True, self.noticed(self.tests[chip, rows], mutant, own, spent, self.quick(chip))
             if found:
                 return "caught", f"by {found}"
         return ("SURVIVED" if differs else "same object"), ""
+
+
+def hip_tests(chip, rows):
+    """The tests of a fault there, each of hip_unit by itself."""
+    units = re.findall(r"\b(?:TEST|WITH|SIMULATED)\((\w+)", (ROOT / "test/gpu/hip_unit.c").read_text().split("} tests[] = {")[1].split("};")[0])
+    found = []
+    for program, *arguments in hip_mutate.tests_of(rows):
+        names = [[u] for u in units if not arguments or fnmatch.fnmatch(u, arguments[0])] if program == "hip_unit" else [arguments]
+        found += [Test(f"{chip} {rows}", program, tuple(n), ()) for n in names if n != ["f"]]
+    return list(dict.fromkeys(found))
 
 
 # ------------------------------------------------------------------------------------------------ running things
@@ -538,7 +585,7 @@ def limited(arguments, test, seconds):
     """(None, or how a test fails, and its seconds of a processor): within three to ten times what it takes, and with no more memory than any needs.
     Of the wall's seconds it has more, for others may be at work: they end only what waits for ever. A cmocka program ends with its first failure."""
     processor = 300 if seconds is None else int(min(3 + 10 * seconds, 15 + 3 * seconds))
-    memory = "unlimited" if test.build in SANITIZED | LEAKS else 12 << 20
+    memory = "unlimited" if test.build in SANITIZED | LEAKS else (256 if test.program == "hip_unit" else 12) << 20      # far_apart has room, not memory
     mark = f"{os.getpid()}-{next(RUNS)}"
     shell = ["bash", "-c", f"ulimit -c 0 -t {processor} -v {memory}; exec \"$@\"", "bash", *arguments]
     child = subprocess.Popen(shell, cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, stdin=subprocess.DEVNULL,

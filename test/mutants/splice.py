@@ -9,7 +9,8 @@ import re
 
 FUNCTION = re.compile(r"^define [^\n]*\n.*?^}\n", re.M | re.S)
 NAME = re.compile(r"@([\w.$]+|\"[^\"]+\")")
-LINKAGE = r"(?:(?:internal|private|weak|dso_local|hidden|unnamed_addr|local_unnamed_addr|linkonce_odr) )*"
+LINKAGE = r"(?:(?:internal|private|weak|weak_odr|dso_local|hidden|protected|unnamed_addr|local_unnamed_addr|linkonce_odr) )*"
+TYPE = re.compile(r"%([\w.]+|\"[^\"]+\")")
 NUMBERED_OR_STRING = re.compile(r"#\d+\b|!\d+\b|@[\w.]+")
 NUMBERED = re.compile(r"(?<![\w!])(#\d+|!\d+)\b")
 
@@ -31,7 +32,7 @@ class Module:
             if line.startswith("target "):
                 self.head.append(line)
             elif line.startswith("%"):
-                self.types[name[1:]] = line
+                self.types[TYPE.match(line)[1]] = line
             elif line.startswith("@"):
                 (self.private if " = private " in line else self.variables)[name[1:]] = line
             elif line.startswith("declare "):
@@ -63,7 +64,7 @@ class Module:
         """Those types and what refers to them."""
         names = set(names)
         while True:
-            more = {t for t, text in self.types.items() if t not in names and names & set(re.findall(r"%([\w.]+)", text.split("=", 1)[1]))}
+            more = {t for t, text in self.types.items() if t not in names and names & set(TYPE.findall(text.split(" = ", 1)[1]))}
             if not more:
                 return names
             names |= more
@@ -97,13 +98,38 @@ class Module:
                 if used not in seen:
                     seen.add(used)
                     todo.append((used, False))
-        text = "\n".join([*self.head, *self.types.values(), *private, *declared, *body, "!llvm.module.flags = " + self.numbered["!llvm.module.flags"]])
+        return self.text([*private, *declared, *body])
+
+    def text(self, lines):
+        """Those lines with the types, attributes and metadata that they need."""
+        text = "\n".join([*self.head, *self.types.values(), *lines, "!llvm.module.flags = " + self.numbered["!llvm.module.flags"]])
         wanted, todo = set(), {text}
         while todo:
             more = {n for t in todo for n in NUMBERED.findall(t) if n in self.numbered} - wanted
             wanted |= more
             todo = {self.numbered[n] for n in more}
         return text + "\n" + "".join(f"{'attributes ' if n[0] == '#' else ''}{n} = {v}\n" for n, v in self.numbered.items() if n in wanted)
+
+    def whole(self, name):
+        """A module of that function with all that it uses, which is its own: nothing but the function is seen outside."""
+        used, todo = {name}, [name]
+        while todo:
+            more = self.used.get(todo.pop(), set()) - used
+            used |= more
+            todo += more
+        own = lambda line: re.sub(rf"^(@\S+ = ){LINKAGE}(?!external )", r"\1internal ", re.sub(r", comdat(\(\$\S+\))?", "", line))
+        function = lambda n: re.sub(rf"^define {LINKAGE}", "define protected " if n == name else "define internal ",
+                                    re.sub(r" comdat(\([^)]*\))?", "", self.functions[n].split("\n", 1)[0]) + "\n" + self.functions[n].split("\n", 1)[1])
+        return self.text([*(self.private[n] for n in self.private if n in used), *(own(v) for n, v in self.variables.items() if n in used),
+                          *(d for n, d in self.declared.items() if n in used), *(function(n) for n in self.functions if n in used)])
+
+    def users(self, names):
+        """Those names and what uses them."""
+        found, todo = set(names), set(names)
+        while todo:
+            todo = {n for n, used in self.used.items() if n not in found and used & todo}
+            found |= todo
+        return found
 
     def parts(self, count):
         """All of it, in that many parts of about the same length."""
@@ -152,8 +178,8 @@ def closed(line, at):
     raise ValueError("a type that does not end")
 
 
-def changed(old, new):
-    """The functions and variables of `new` that are not those of `old`, with those that have them inlined."""
+def changed(old, new, inlined=False):
+    """The functions and variables of `new` that are not those of `old`, with those that have them inlined; `inlined`: and these themselves."""
     numbers = {n for n in old.numbered.keys() | new.numbered.keys() if old.numbered.get(n) != new.numbered.get(n)}
     numbers |= {"@" + n for n in old.private.keys() | new.private.keys() if old.private.get(n) != new.private.get(n)}
     text = lambda module, name: module.functions.get(name) or module.variables.get(name)
@@ -163,11 +189,11 @@ def changed(old, new):
     found = set()
     for name in [*new.functions, *new.variables]:
         if not text(old, name) or not same(name) and old.meaning(name) != new.meaning(name) or \
-                types and types & set(re.findall(r"%([\w.]+)", text(new, name))):
+                types and types & set(TYPE.findall(text(new, name))):
             found.add(name)
     todo = {n for n in found if n in new.inlined or n in new.variables}         # a constant's value is in its users
     while todo:
         users = {n for n in [*new.functions, *new.variables] if n not in found and new.used[n] & todo}
         found |= users
         todo = {n for n in users if n in new.inlined or n in new.variables}
-    return sorted(found - new.inlined)
+    return sorted(found if inlined else found - new.inlined)

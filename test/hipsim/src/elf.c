@@ -197,7 +197,8 @@ static void parse_meta(Module *mod, const u8 *p, size_t n) {
       continue;
     }
     MpVal a = mp_next(&m);
-    mod->kernels = calloc(a.u + 1, sizeof *mod->kernels);
+    mod->kernels = realloc(mod->kernels, (mod->nkernels + a.u + 1) * sizeof *mod->kernels); // an object file each may have a note
+    memset(mod->kernels + mod->nkernels, 0, (a.u + 1) * sizeof *mod->kernels);
     for (u64 j = 0; j < a.u; j++) {
       Kernel *k = &mod->kernels[mod->nkernels++];
       parse_kernel(&m, k);
