@@ -460,6 +460,20 @@ static attn_status coarse_run(void *user, const attn_desc *d, const attn_grad *g
     return ATTN_OK;
 }
 
+/* P is taken to be of 16 bits where tensors are, but not of a backend of attn.h. */
+static void test_weight_units(void)
+{
+    static const char *const ours[] = { "reference", "standard", "flash", "adaptive", "erring" };
+    problem p;
+    if (!made_problem(" seq-len=3 num-heads=1 head-dim=8 dtype=f16", &p)) return;
+    for (int i = 0; i < COUNT(ours); i++) {
+        p.d.backend = ours[i];
+        const double unit = weight_unit(&p.d, false), back = weight_unit(&p.d, true), other = i < 4 ? 0 : unit_of(ATTN_F16);
+        expect(unit == other && back == other, "%s: units of P %g, %g", ours[i], unit, back);
+    }
+    problem_free(&p);
+}
+
 /* A row that is not finite says nothing of the scale, and hides none. */
 static void test_scaled_rows(void)
 {
@@ -1295,6 +1309,10 @@ static void test_sampling(void)
                    (int)(n + warm));
             s = j.seconds;
         }
+    j.plan = (timing_plan){ 0, 1, 0.008 }, j.seconds.n = 0;      /* for so long at least: every turn has its part */
+    time_turn(&j, 3, TURNS);
+    expect(j.seconds.n > 0, "a turn of a millisecond has no call");
+    s = j.seconds;
     free(s.x);
     /* how many: at most a second's worth, three at least, as many as the user says, three of the reference */
     static const struct { int64_t n, given; int selection; const char *backend; double each; int64_t want; } counts[] = {
@@ -1491,6 +1509,12 @@ static void test_properties(void)
         expect(row_ok(&r), "property %d with gradients: %s %s", i, r.status, r.note);
     }
     judged(line, "fickle", false, batching_restores);
+    moody = FAILS_TWICE, runs = 0;
+    row fails = judged(line, "fickle", false, measure_batching);
+    expect(!strcmp(fails.status, "failed") && !strcmp(fails.note, "out of memory"), "a sequence alone that fails: %s %s", fails.status, fails.note);
+    fails = judged(" measure=gradient seq-len=6 num-heads=2 head-dim=8 pass=bwd", "failing", true, measure_gradient);
+    expect(!strcmp(fails.status, "failed") && !strcmp(fails.note, "out of memory"), "gradients that fail: %s %s", fails.status, fails.note);
+    moody = STEADY;
     runs = 0;                                    /* one call in f16, one in f32 */
     row same = judged(" measure=loss seq-len=20 num-heads=2 head-dim=8 dtype=f16", "fickle", false, measure_loss);
     expect(row_ok(&same) && runs == 2, "f32 by another backend than f16: %d calls, %s", runs, same.note);
@@ -1762,6 +1786,10 @@ static void test_generation(void)
     moody = STEADY, mine = new_row(&c, "flash");
     p.d.backend = "none";
     expect(time_prefills(&j, &c, seconds) == 0 && strstr(mine.note, "no prefill: ") == mine.note, "a prefill that cannot run: %s", mine.note);
+    allocations_left = 0;
+    n = time_prefills(&j, &c, seconds);
+    allocations_left = -1;
+    expect(!n, "%d prefills without memory for one", (int)n);
     problem_free(&p);
 }
 
@@ -3062,6 +3090,7 @@ int main(int argc, char **argv)
     test_sampled();
     test_certificates();
     test_scaled_rows();
+    test_weight_units();
     test_gradient_bound(false);
     test_gradient_bound(true);
     test_right();
