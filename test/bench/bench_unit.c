@@ -1558,6 +1558,7 @@ static void time_on_gpu(job *j)
     j->gpu = true, gpu.kernel = 2, gpu.bytes = 55, probed.peaks = probed.bandwidths = 0;
     measure_time(j);
     gpu.bytes = 0;
+    expect(j->p->d.message == j->p->message && j->p->d.message_size > 0, "what fails behind the timed calls says nothing");
 }
 static void test_gpu_rows(void)
 {
