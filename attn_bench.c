@@ -8611,6 +8611,14 @@ static int deliver(bench *b, const baseline *old) {
                                                   : 0;
 }
 
+static int overwrites_input(const bench *b, const char *flag, const char *path) {
+    const files *in = b->files;
+    for (int i = 0; in && i < 5; i++)
+        if (is_same_file(path, i < 3 ? in->path[i] : i < 4 ? b->opt.mask : b->opt.expect))
+            return refuse("--%s %s: is a file that is read, too", flag, path);
+    return 0;
+}
+
 static int prepare(bench *b, baseline *old) {
     static const char *const gnuplot[] = {"gnuplot", "--version", NULL};
     const options *o = &b->opt;
@@ -8639,9 +8647,12 @@ static int prepare(bench *b, baseline *old) {
         return EXIT_BAD;
     if (o->plot && !run_program(gnuplot, -1, -1)) return refuse("--plot: gnuplot is not installed");
     count_rows(b);
-    for (int i = 0; o->output && b->files && i < 5; i++)
-        if (is_same_file(o->output, i < 3 ? b->files->path[i] : i < 4 ? o->mask : o->expect))
-            return refuse("--output %s: is a file that is read, too", o->output);
+    if (o->output && o->save_baseline &&
+        (!strcmp(o->output, o->save_baseline) || is_same_file(o->output, o->save_baseline)))
+        return refuse("--output %s: is the file of --save-baseline, too", o->output);
+    if (overwrites_input(b, "output", o->output) ||
+        overwrites_input(b, "save-baseline", o->save_baseline))
+        return EXIT_BAD;
     if (check_writable(b, o->output) || check_writable(b, o->save_baseline)) return EXIT_BAD;
     return o->output_dir ? prepare_directory(b, o->output_dir) : 0;
 }

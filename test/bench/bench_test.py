@@ -864,6 +864,8 @@ def test_npy(folder):
         "--input q.npy,k.npy,v.npy --backward",
         "--input q.npy,k.npy,v.npy --output k.npy",
         "--input q.npy,k.npy,v.npy --mask mask.npy --output ./mask.npy",
+        "--input q.npy,k.npy,v.npy --save-baseline v.npy",
+        "--input q.npy,k.npy,v.npy --output new.npy --save-baseline new.npy",
     ):
         refused(flags, folder, *flags.split())
     three = ["--input", "q.npy,k.npy,v.npy", "--iterations", 1, "--causal"]
