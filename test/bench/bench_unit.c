@@ -7,10 +7,15 @@
  *   - the rank test, the intervals, the processes of a comparison.
  * The last line is `N passed, N failed, N skipped`. */
 #define _GNU_SOURCE
+#include <errno.h>
+#include <stdbool.h>
 #include <stdlib.h>
 static long allocations_left = -1;              /* until one fails; -1: none does */
 static void *scarce(size_t size) { return allocations_left >= 0 && allocations_left-- == 0 ? NULL : malloc(size); }
 static void *scarce_zeros(size_t n, size_t size) { return allocations_left >= 0 && allocations_left-- == 0 ? NULL : calloc(n, size); }
+static bool no_tensors;
+static int scarce_tensor(void **p, size_t align, size_t size) { return no_tensors ? ENOMEM : posix_memalign(p, align, size); }
+#define posix_memalign scarce_tensor
 #define malloc scarce
 #define calloc scarce_zeros
 #define ATTN_IMPLEMENTATION
@@ -32,6 +37,7 @@ static double probed_bandwidth(size_t bytes, int32_t threads)
 #define main attn_bench_main
 #include "attn_bench.c"
 #undef main
+#undef posix_memalign
 #undef malloc
 #undef calloc
 
@@ -1600,6 +1606,13 @@ static void test_warm_up(void)
     free(twice.samples_ms.x);
 }
 
+static void without_workspace(job *j)
+{
+    no_tensors = true;
+    first_call(j);
+    no_tensors = false;
+}
+
 /* A call is timed without lse and verified with it: both have to be right. Its first run is told in ms. */
 static void test_first_call(void)
 {
@@ -1610,6 +1623,8 @@ static void test_first_call(void)
     }
     row never = verified(line, "failing", true);
     expect(!strcmp(never.status, "failed") && !strcmp(never.note, "out of memory"), "a first call that fails: %s %s", never.status, never.note);
+    never = judged(line, "standard", true, without_workspace);
+    expect(!strcmp(never.status, "failed") && !strcmp(never.note, "out of memory"), "no room for the workspace: %s %s", never.status, never.note);
     moody = FAILS_TWICE, runs = 0;
     row twice = verified(line, "fickle", true);
     expect(!strcmp(twice.status, "failed") && !strcmp(twice.note, "the second call, with lse: out of memory"), "a second call that fails: %s %s", twice.status, twice.note);
@@ -1787,9 +1802,9 @@ static void test_generation(void)
     moody = STEADY, mine = new_row(&c, "flash");
     p.d.backend = "none";
     expect(time_prefills(&j, &c, seconds) == 0 && strstr(mine.note, "no prefill: ") == mine.note, "a prefill that cannot run: %s", mine.note);
-    allocations_left = 0;
+    no_tensors = true;
     n = time_prefills(&j, &c, seconds);
-    allocations_left = -1;
+    no_tensors = false;
     expect(!n, "%d prefills without memory for one", (int)n);
     problem_free(&p);
 }
