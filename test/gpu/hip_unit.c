@@ -1959,7 +1959,7 @@ static void backward_pieces(void) {
     registered();
     for (int n = 0; n < 6; n++) {
         proof_case c;
-        /* sequences, heads of one, packed ones, with dropout, sums over the batch, added to what there was */
+        /* sequences, groups of heads of one with dropout, packed ones, with dropout, sums over the batch, added to what there was */
         shape(&c, n == 1 ? 1 : n >= 4 ? 3 : 20, n ? 20 : 64, n ? 33 : 64, n == 1 ? 4 : 2, 2, n ? 24 : 64, 0, ATTN_F32);
         if (n == 2) {
             int32_t *cu_q = proof_ints(&c, c.d.batch + 1), *cu_k = proof_ints(&c, c.d.batch + 1);
@@ -1967,7 +1967,7 @@ static void backward_pieces(void) {
             for (int b = 0; b < c.d.batch; b++) cu_q[b + 1] = cu_q[b] + b % 5 * 5, cu_k[b + 1] = cu_k[b] + (b + 3) % 7 * 5;
             c.d.seq.cu_q = cu_q, c.d.seq.cu_k = cu_k, c.d.seq.total_q = cu_q[c.d.batch], c.d.seq.total_k = cu_k[c.d.batch];
         }
-        if (n == 3) c.d.dropout = 0.3f, c.d.seed = 5;
+        if (n % 2 && n < 4) c.d.dropout = 0.3f, c.d.seed = 5;      /* whose words follow from the head */
         proof_draw draw = grad_draw(&c, ATTN_F32);
         draw.sink = draw.dsink = n >= 4, draw.dlse = draw.alibi = n % 2, c.accumulate = n == 5;
         proof_bind_all(&c, &draw);
