@@ -212,7 +212,12 @@ def main():
     hip_splice.prepare(jobs)
     sources = Sources(source)
     with concurrent.futures.ThreadPoolExecutor(jobs) as pool:
-        results = list(pool.map(lambda f: try_fault(f, sources, "--every-chip" in arguments), chosen))
+        try:
+            results = list(pool.map(lambda f: try_fault(f, sources, "--every-chip" in arguments), chosen))
+        except RuntimeError as wrong:                   # of the unchanged source
+            pool.shutdown(cancel_futures=True)
+            print(f"{wrong}\n0 passed, 1 failed, 0 skipped")
+            return 1
     bad = broken * (not names) + [(name, why) for name, why in results if why]
     for name, why in bad:
         print(f"FAIL {name}: {why}")

@@ -765,7 +765,7 @@ def main():
     OUT.mkdir(parents=True, exist_ok=True)
     start = time.monotonic()
     with concurrent.futures.ThreadPoolExecutor(options.jobs) as pool:
-        # --ci: one program's tests have to be built and to pass first; the GPU's mutants take minutes each
+        # --ci: one program's tests have to be built and to pass first; the GPU's mutants take a minute each, and ten for the first of a kind
         files = options.file or ([Header.name] if options.ci else [t.name for t in TARGETS])
         stages = CI if options.ci else FAST if options.fast else STAGES
         targets = [t(pool, stages) for t in [*TARGETS, Mpi] if t.name in files]
