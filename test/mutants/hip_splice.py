@@ -61,11 +61,6 @@ def link_line(chip, program):
     return line.replace(f"-o build/hip/{chip}/{program}", f"-o @DIRECTORY@/{program}").split()
 
 
-def failure(arguments):
-    done = subprocess.run(arguments, cwd=ROOT, capture_output=True, text=True)
-    return None if done.returncode == 0 else next((l for l in done.stderr.splitlines() if "error" in l), done.stderr[:300] or "?")
-
-
 def contents(path, strip):
     """What an object is, without what names and notes of it say."""
     subprocess.run(["llvm-objcopy-19", *strip, path, f"{path}.stripped"], check=True)
@@ -105,7 +100,7 @@ class Source:
         """(The device's functions, the host's text, what the compiler says against it)."""
         (directory / "attn_hip.c").write_text(narrowed(text, self.rows, directory))
         for side in ("device", "host"):
-            wrong = failure([*self.options(directory), f"--offload-{side}-only", "-S", "-emit-llvm", "-Xclang", "-disable-llvm-passes", "-o", f"{directory}/{side}.ll"])
+            wrong = mutate.failure([*self.options(directory), f"--offload-{side}-only", "-S", "-emit-llvm", "-Xclang", "-disable-llvm-passes", "-o", f"{directory}/{side}.ll"])
             if wrong:
                 return None, None, wrong
         host = (directory / "host.ll").read_text()
@@ -113,22 +108,22 @@ class Source:
 
     def compile_kernel(self, module, name, directory):
         (directory / f"{name}.ll").write_text(module.whole(name))
-        return failure([CLANG, "-x", "ir", "--target=amdgcn-amd-amdhsa", f"-mcpu={self.arch}", "-nogpulib", "-O1", "-w", "-c", f"{directory}/{name}.ll", "-o", f"{directory}/{name}.o"])
+        return mutate.failure([CLANG, "-x", "ir", "--target=amdgcn-amd-amdhsa", f"-mcpu={self.arch}", "-nogpulib", "-O1", "-w", "-c", f"{directory}/{name}.ll", "-o", f"{directory}/{name}.o"])
 
     def bundle_of(self, objects, path):
-        return failure([CLANG, "--target=amdgcn-amd-amdhsa", f"-mcpu={self.arch}", "-nogpulib", *map(str, objects), "-o", f"{path}.elf"]) or failure(
+        return mutate.failure([CLANG, "--target=amdgcn-amd-amdhsa", f"-mcpu={self.arch}", "-nogpulib", *map(str, objects), "-o", f"{path}.elf"]) or mutate.failure(
             ["clang-offload-bundler-19", "-type=o", "-bundle-align=4096", f"-targets=host-x86_64-unknown-linux,hipv4-amdgcn-amd-amdhsa--{self.arch}", "-input=/dev/null",
              f"-input={path}.elf", f"-output={path}"])
 
     def compile_host(self, directory, bundle):
-        return failure([*self.options(directory), "--offload-host-only", "-Xclang", "-fcuda-include-gpubinary", "-Xclang", str(bundle), "-o", f"{directory}/attn_hip.o"])
+        return mutate.failure([*self.options(directory), "--offload-host-only", "-Xclang", "-fcuda-include-gpubinary", "-Xclang", str(bundle), "-o", f"{directory}/attn_hip.o"])
 
     def contents_of_host(self, directory):
         return contents(f"{directory}/attn_hip.o", ["--strip-unneeded", "-R", ".comment", "-R", ".note.*", "-R", ".llvm_addrsig", f"--update-section=.hip_fatbin={self.bundle}"])
 
     def link(self, directory):
         for line in self.links:
-            wrong = failure([word.replace("@DIRECTORY@", str(directory)) for word in line])
+            wrong = mutate.failure([word.replace("@DIRECTORY@", str(directory)) for word in line])
             if wrong:
                 return wrong
         return None
@@ -156,7 +151,7 @@ class Source:
         if not wrong and host == self.host:
             if not changed:
                 return None, False
-            wrong = failure(["llvm-objcopy-19", f"--update-section=.hip_fatbin={bundle}", f"{self.directory}/attn_hip.o", f"{directory}/attn_hip.o"])
+            wrong = mutate.failure(["llvm-objcopy-19", f"--update-section=.hip_fatbin={bundle}", f"{self.directory}/attn_hip.o", f"{directory}/attn_hip.o"])
         elif not wrong:
             wrong = self.compile_host(directory, bundle)
             changed = changed or not wrong and self.contents_of_host(directory) != self.host_contents

@@ -20,6 +20,7 @@ import sys
 import time
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
+EQUIVALENT = pathlib.Path(__file__).with_name("equivalent.txt")
 OUT = ROOT / "build" / "mutate"
 BUILD = ROOT / "build"
 
@@ -69,6 +70,18 @@ def read_list(text):
 GAP = r"(?:\s|\\\n)"
 
 
+def read_blocks(path):
+    """(file, reason, old, new) of each block of equivalent.txt, or of a list of survivors."""
+    blocks = []
+    for block in path.read_text().split("\n\n") if path.exists() else ():
+        lines = [line for line in block.splitlines() if line and not line.startswith("# ")]
+        if lines:
+            file, reason = (part.strip() for part in lines[0].split("|", 1))
+            text = lambda mark: " ".join(" ".join(line[1:].split()) for line in lines[1:] if line[0] == mark).strip()
+            blocks.append((file, reason, text("-"), text("+")))
+    return blocks
+
+
 def tokens(text):
     return re.findall(r"\w+|[^\w\s]", text.replace("\\\n", " "))
 
@@ -80,6 +93,13 @@ def pattern(text):
     for before, token in zip(found, found[1:]):
         parts.append(GAP + ("+" if re.match(r"\w", before[-1]) and re.match(r"\w", token) else "*") + re.escape(token))
     return re.compile("".join(parts))
+
+
+def failure(arguments):
+    """None, or the first error that a command says when it fails."""
+    done = subprocess.run(arguments, cwd=ROOT, capture_output=True, text=True)
+    lines = done.stderr.strip().splitlines() or ["?"]
+    return None if done.returncode == 0 else next((line for line in lines if "error" in line), lines[0])[:300]
 
 
 def build(directory, run):
@@ -150,6 +170,8 @@ def main():
     faults = [f for f in listed if (f[2] or not only_ci) and (not names or f[0] in names)]
     source = (ROOT / "attn.h").read_text()
     lost = [(f[0], "its old text does not occur exactly once") for f in listed if f not in faults and len(pattern(f[3]).findall(source)) != 1]
+    lost += [(f"equivalent.txt: {old}", f"its old text is no longer in {file}") for file, _, old, _ in read_blocks(EQUIVALENT)
+             if not pattern(old).search((ROOT / file).read_text())]
     needed = sorted({f"{RUNS[f[1]][1]}/{name}.o" for f in faults for name in ["hip", *(test[0] for test in RUNS[f[1]][3])]})
     subprocess.run(["make", "-s", f"-j{jobs}", *[f"build/{n}" for n in needed]], cwd=ROOT, check=True)
     # the unchanged header passes: otherwise every mutant would seem caught

@@ -105,14 +105,14 @@ class Spliced:
 
     def module(self, directory, build):
         """(The functions and variables of the source in that folder, what the compiler says against it)."""
-        wrong = failure(["clang", "-O2", *BUILDS[build], *self.include, *STRICT, "-fPIC", "-fno-inline", "-fno-strict-aliasing", "-Xclang", "-disable-llvm-passes",
+        wrong = mutate.failure(["clang", "-O2", *BUILDS[build], *self.include, *STRICT, "-fPIC", "-fno-inline", "-fno-strict-aliasing", "-Xclang", "-disable-llvm-passes",
                          "-pthread", f"-I{directory}", "-I.", "-S", "-emit-llvm", self.translation_unit(directory, build), "-o", f"{directory}/{build}.ll"])
         return (None, wrong) if wrong else (splice.Module(pathlib.Path(f"{directory}/{build}.ll").read_text()), None)
 
     def compile_part(self, text, build, path):
         pathlib.Path(f"{path}.ll").write_text(text)
         level = "-O1" if build in SANITIZED else "-O2"
-        return failure(["clang", level, *([SANITIZED[build]] if build in SANITIZED else []), "-w", "-fPIC", "-pthread", "-c", f"{path}.ll", "-o", f"{path}.o"])
+        return mutate.failure(["clang", level, *([SANITIZED[build]] if build in SANITIZED else []), "-w", "-fPIC", "-pthread", "-c", f"{path}.ll", "-o", f"{path}.o"])
 
     def compile_clean(self, build):
         """Two jobs: the source, cut into functions and compiled whole."""
@@ -181,13 +181,13 @@ class Learning:
 class Header(Learning, Spliced):
     """attn.h. The test programs are linked once, with a shared object of the source, and load that of the mutant."""
     name = file = "attn.h"
-    share = 17
+    share, QUICK = 17, 8
     # without what these builds do not have or this processor cannot run: attention over MPI, AVX-512, NEON
     parts_drawn = [(">>platform =", ">>mpi ="), (">>reference =", ">>ops_neon =" if NATIVE == "avx512" else ">>ops_avx512 ="), (">>isas =", None)]
 
     def __init__(self, pool, stages):
         self.stages, self.fast = self.stages_of(stages), stages is FAST
-        self.quick = 8 if stages is FAST else 10 if stages is CI else None      # seconds of tests for each mutant
+        self.quick = self.QUICK if stages is FAST else 10 if stages is CI else None      # seconds of tests for each mutant
         self.source = (ROOT / self.file).read_text()
         self.regions = [tuple(self.source.index(name) if name else len(self.source) for name in pair) for pair in self.parts_drawn]
         self.clean, self.modules, self.reach, self.objects = OUT / "unchanged", {}, {}, {}
@@ -249,7 +249,7 @@ class Header(Learning, Spliced):
 
     def link_shared(self, directory, build, own, name="shared"):
         linker = ["clang", SANITIZED[build]] if build in SANITIZED else ["cc"]
-        wrong = failure([*linker, "-shared", "-pthread", *([] if build in SANITIZED else ["-Wl,--no-undefined"]), "-Wl,-Bsymbolic-functions", "-Wl,-z,muldefs", f"-Wl,-soname,{build}-{name}.so", *own, *self.parts(build),
+        wrong = mutate.failure([*linker, "-shared", "-pthread", *([] if build in SANITIZED else ["-Wl,--no-undefined"]), "-Wl,-Bsymbolic-functions", "-Wl,-z,muldefs", f"-Wl,-soname,{build}-{name}.so", *own, *self.parts(build),
                          "-o", f"{directory}/{build}-{name}.so", *self.libraries, "-lm"])
         return wrong
 
@@ -268,7 +268,7 @@ class Header(Learning, Spliced):
             self.link_shared(directory, build, own, "loaded")
             os.rename(f"{directory}/{build}-loaded.so", f"{directory}/attn.so")
         what = [*own, *self.parts(build), "-Wl,-z,muldefs"] if test.program in ALONE else [f"{self.clean}/{build}-shared.so"]
-        wrong = failure([*linker, "-pthread", *objects, *what, "-o", program, *(WRAP if test.program == "alloc" else []), "-lcmocka", *self.libraries,
+        wrong = mutate.failure([*linker, "-pthread", *objects, *what, "-o", program, *(WRAP if test.program == "alloc" else []), "-lcmocka", *self.libraries,
                          "-lm"])
         if wrong:
             sys.exit(f"{program} does not link: {wrong}")
@@ -373,7 +373,7 @@ class Header(Learning, Spliced):
 class Mpi(Header):
     """Attention over MPI: every test is mpi_test on some ranks, its first argument."""
     name = ">>mpi"
-    quick = 60
+    QUICK = 60
     parts_drawn = [(">>mpi =", ">>reference =")]
     RANKS = ("mpirun --allow-run-as-root --oversubscribe --bind-to none --mca btl self,vader --mca btl_vader_single_copy_mechanism none "
              "--mca mpi_yield_when_idle 1 -n").split()
@@ -434,7 +434,7 @@ class Bench(Spliced):
     def link(self, directory, build, own):
         sanitizer = {**SANITIZED, **LEAKS}.get(build)
         hip = [f"{self.clean}/attn_hip.o"] if build == "program" else []
-        return failure(["clang", *([sanitizer] if sanitizer else []), "-pthread", "-Wl,-z,muldefs", *own, *self.parts(build), *hip, "-o", f"{directory}/{build}", "-lm", "-ldl"])
+        return mutate.failure(["clang", *([sanitizer] if sanitizer else []), "-pthread", "-Wl,-z,muldefs", *own, *self.parts(build), *hip, "-o", f"{directory}/{build}", "-lm", "-ldl"])
 
     def run(self, directory, test):
         program = f"{directory}/{test.build}"
@@ -546,11 +546,6 @@ def run(arguments, **options):
     return subprocess.run(arguments, cwd=ROOT, capture_output=True, text=True, **options)
 
 
-def failure(arguments):
-    done = run(arguments)
-    return None if done.returncode == 0 else (done.stderr.strip().splitlines() or ["?"])[0]
-
-
 def key(test):
     return " ".join([test.build, test.program, *test.arguments, *(f"{k}={v}" for k, v in test.environment)])
 
@@ -623,21 +618,9 @@ def of_change(file, source, line, change):
     return Mutant(file, line, change.start, change.operator, squeeze(source[first:last]), squeeze(text[first:last + grown]), text)
 
 
-def read_blocks(path):
-    """(file, reason, old, new) of each block."""
-    blocks = []
-    for block in path.read_text().split("\n\n") if path.exists() else ():
-        lines = [line for line in block.splitlines() if line and not line.startswith("# ")]
-        if lines:
-            file, reason = (part.strip() for part in lines[0].split("|", 1))
-            text = lambda mark: " ".join(" ".join(line[1:].split()) for line in lines[1:] if line[0] == mark).strip()
-            blocks.append((file, reason, text("-"), text("+")))
-    return blocks
-
-
 def again(path, targets):
     """The mutants of a list, where their text still is."""
-    for file, reason, old, new in read_blocks(path):
+    for file, reason, old, new in mutate.read_blocks(path):
         target = next((t for t in targets if t.file == file), None)
         if not target:
             continue
@@ -674,7 +657,7 @@ class Run:
         self.lock, self.taken, self.counted = threading.Lock(), 0, 0
         self.results = collections.defaultdict(list)
         # as tokens of the whole file: a mutant is the same wherever its lines are broken
-        self.known = {fingerprint(mutant) for _, mutant in again(pathlib.Path(__file__).with_name("equivalent.txt"), targets)}
+        self.known = {fingerprint(mutant) for _, mutant in again(mutate.EQUIVALENT, targets)}
         self.survivors = OUT / f"survivors-{name}.txt"
         self.survivors.write_text("")
 
