@@ -6802,8 +6802,10 @@ static void end_json(FILE *out, const bench *b) {
         fputs(n++ ? ", " : "", out);
         fputs("{\"suite\": ", out), json_string(out, r->suite);
         fputs(", \"case\": ", out), json_string(out, r->name);
-        fprintf(out, ", \"dtype\": \"%s\", \"pass\": \"%s\", \"factor\": %.4g}", r->dtype, r->pass,
-            1 / r->speedup_vs_standard);
+        fprintf(out, ", \"dtype\": \"%s\", \"kv_dtype\": \"%s\", \"pass\": \"%s\", \"seed\": %lld",
+            r->dtype, r->kv_dtype, r->pass, (long long)r->c->v[SEED]);
+        if (r->threads != NO_INT) fprintf(out, ", \"threads\": %lld", (long long)r->threads);
+        fprintf(out, ", \"factor\": %.4g}", 1 / r->speedup_vs_standard);
     }
     static const char *const verdicts[] = {"null", "\"reached\"", "\"not reached\""};
     fprintf(out, "]},\n \"verdict\": %s, \"interrupted\": %s}\n", verdicts[judge_suites(b)],

@@ -2485,16 +2485,17 @@ static void test_crossover(void)
     forget_rows();
     for (int i = 0; i < COUNT(cases); i++) {
         row *pair[] = { add_made("memory", cases[i].line, "standard", cases[i].standard, 0), add_made("memory", cases[i].line, "flash", cases[i].flash, 0) };
+        for (int k = 0; k < 2; k++) pair[k]->threads = 1000;
         for (int k = 0; k < 2 && i == 2; k++) pair[k]->min_ms = 0.9, pair[k]->max_ms = 1.1;
     }
     add_made("memory", cases[0].line, "reference", 9, 0);
     derive_made();
     FILE *f = tmpfile();
     print_crossover(f, &made.b);
-    SAID("crossover", f, "- standard is faster than flash at memory B1 S16 H1 D8 f32 fwd: 2.00x\n", "!S32", "!S48", "!none");
+    SAID("crossover", f, "- standard is faster than flash at memory B1 S16 H1 D8 thr 1000 f32 fwd: 2.00x\n", "!S32", "!S48", "!none");
     end_json(f = tmpfile(), &made.b);
     SAID("crossover of the document", f, "\"crossover\": {\"cases\": 3, \"standard_faster\": [{\"suite\": \"memory\", \"case\": \"B1 S16 H1 D8\", "
-         "\"dtype\": \"f32\", \"pass\": \"fwd\", \"factor\": 2}]},\n \"verdict\": null, \"interrupted\": false}");
+         "\"dtype\": \"f32\", \"kv_dtype\": \"f32\", \"pass\": \"fwd\", \"seed\": 1, \"threads\": 1000, \"factor\": 2}]},\n \"verdict\": null, \"interrupted\": false}");
     made.b.rows += 2, made.b.row_count -= 3;
     print_crossover(f = tmpfile(), &made.b);
     SAID("no crossover", f, "- crossover of flash over standard: none, flash wins or ties in all of 2 cases\n", "!faster");

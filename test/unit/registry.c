@@ -400,7 +400,7 @@ static void test_plan(void **state)
     }
 }
 
-/* Adaptive runs wherever it is named but on AVX-512 without VNNI, and is chosen where its products pay. Tests of it skip where the plan says that the
+/* Adaptive runs wherever it is named but on AVX-512 without VNNI, NEON and wasm, and is chosen where its products pay. Tests of it skip where the plan says that the
  * processor has none: that it says so only there is seen here. */
 static void test_adaptive_chosen(void **state)
 {
@@ -412,7 +412,7 @@ static void test_adaptive_chosen(void **state)
     if (!f) skip();
     while (fgets(flags, sizeof flags, f)) vnni |= strstr(flags, "avx512_vnni") != NULL;
     fclose(f);
-    const int vectors = wide || !strcmp(attn_isa(), "avx2"), bytes = vectors && (!wide || vnni);
+    const int avx2 = !strcmp(attn_isa(), "avx2"), bytes = wide ? vnni : avx2, codes = bytes || !strcmp(attn_isa(), "portable");
     for (int n = 0; n < 6; n++) {               /* of few keys, of many; rows whose keys are split */
         const int named = n % 2, many = n / 2 == 1;
         const char *kernel = named || (wide && vnni) ? "adaptive_int16" : many && bytes ? "adaptive_filter" : NULL;
@@ -420,7 +420,7 @@ static void test_adaptive_chosen(void **state)
         attn_plan plan;
         d.batch = d.heads = 1, d.q_len = n / 2 == 2 ? 256 : 2048, d.kv_len = n / 2 == 0 ? 2047 : 2048, d.head_dim = 64, d.tolerance = 0.01f;
         d.backend = named ? "adaptive" : NULL;
-        const attn_status got = attn_query(&d, NULL, &plan), want = named && wide && !vnni ? ATTN_ERR_DECLINED : ATTN_OK;
+        const attn_status got = attn_query(&d, NULL, &plan), want = named && !codes ? ATTN_ERR_DECLINED : ATTN_OK;
         if (got != want) fail_msg("%s on %s: %s, %s", named ? "adaptive" : "auto", attn_isa(), attn_status_name(got), plan.why);
         if (!got) assert_string_equal(plan.backend, kernel ? "adaptive" : "flash");
         if (!got && kernel) assert_string_equal(plan.kernel, kernel);
