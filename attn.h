@@ -2798,6 +2798,10 @@ typedef struct attn__sequence_view {
     const int32_t *pages;
 } attn__sequence_view;
 
+/* Whether sequences have lengths of their own; without them all are alike. */
+static int attn__has_lengths(const attn_seq *s) {
+    return s->cu_q || s->cu_k || s->used_q || s->used_k || s->start_k;
+}
 ATTN__NOINLINE attn__sequence_view attn__sequence(const attn_desc *d, int64_t b) {
     const attn_seq *q = &d->seq;
     attn__sequence_view s;
@@ -4165,9 +4169,10 @@ static int attn__worth_waking(const attn_desc *d, double times) {
     const double each = 2 * times * (double)d->heads * (double)(d->head_dim + d->v_dim);
     double pairs = 0; /* of a row and a key that it may see, in one head */
     if ((double)attn__rows_total(d) * (double)d->kv_len * each < 2e6) return 0;
-    for (int64_t b = 0; b < d->batch && pairs * each < 2e6; b++) {
+    const int64_t alike = attn__has_lengths(&d->seq) ? 1 : d->batch;
+    for (int64_t b = 0; b < d->batch && pairs * each < 2e6; b += alike) {
         attn__sequence_view s = attn__sequence(d, b);
-        pairs += (double)s.q_used * (double)attn__keys_seen(d, &s);
+        pairs += (double)alike * (double)s.q_used * (double)attn__keys_seen(d, &s);
     }
     return pairs * each >= 2e6;
 }
@@ -9206,14 +9211,12 @@ static void attn__mpi_sequences(
 /* Whether a query of `rank` sees a key that `source` holds. */
 static int attn__mpi_needs(const attn__mpi *job, int rank, int source) {
     const attn_desc *d = &job->all;
-    const attn_seq *s = &d->seq;
-    const int alike = !s->cu_q && !s->cu_k && !s->used_q && !s->used_k && !s->start_k;
     attn__chunk q[2], k[2];
     const int qs = attn__mpi_queries(job, rank, q), ks = attn__mpi_keys(job, source, k);
     for (int n = 0; n < qs * ks; n++) {
         int64_t b, end;
         attn__mpi_sequences(d, &q[n / ks], &k[n % ks], &b, &end);
-        if (alike) end = attn__min(end, 1);
+        if (!attn__has_lengths(&d->seq)) end = attn__min(end, 1);
         for (; b < end; b++) {
             const attn__sequence_view v = attn__mpi_view(d, b, &q[n / ks], &k[n % ks]);
             if (attn__mpi_sees(d, &v)) return 1;
@@ -10160,9 +10163,7 @@ static attn_status attn__mpi_check_call(attn__mpi *job, const attn_desc *d, cons
     ATTN__RULE(!d->workspace && !d->workspace_size, ERR_MPI_WORKSPACE);
     const attn_seq *s = &d->seq;
     if (!(d->flags & ATTN_DEVICE)) return ATTN_OK;
-    ATTN__RULE(
-        (d->flags & ATTN_SEQ_HOST) || !(s->cu_q || s->cu_k || s->used_q || s->used_k || s->start_k),
-        ERR_MPI_DEVICE);
+    ATTN__RULE((d->flags & ATTN_SEQ_HOST) || !attn__has_lengths(s), ERR_MPI_DEVICE);
     return attn__on_device(d, ATTN__JOINS, &job->gpu);
 }
 /* An array of a number for each head, in host memory. */

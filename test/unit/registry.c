@@ -427,6 +427,19 @@ static void test_adaptive_chosen(void **state)
     }
 }
 
+/* Sequences without lengths of their own are alike, so a plan looks at one: 2^36 of them would take an hour. */
+static void test_sequences_alike(void **state)
+{
+    attn_desc d = { 0 };
+    attn_plan plan;
+    (void)state;
+    d.batch = (int64_t)1 << (sizeof(void *) < 8 ? 20 : 36), d.heads = 4, d.q_len = 1, d.kv_len = 71, d.head_dim = 64;
+    assert_ok(attn_query(&d, NULL, &plan));
+    d.flags = ATTN_CAUSAL | ATTN_OFFSET, d.offset = -100;       /* of which no row sees a key */
+    assert_ok(attn_query(&d, NULL, &plan));
+    assert_int_equal(plan.threads, 1);
+}
+
 /* What does not fit is told with what there is. */
 static void test_too_large(void **state)
 {
@@ -516,7 +529,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_default), cmocka_unit_test(test_stale), cmocka_unit_test(test_why),
         cmocka_unit_test(test_query_workspace), cmocka_unit_test(test_environment), cmocka_unit_test(test_device_merge),
         cmocka_unit_test(test_device_convert), cmocka_unit_test(test_plan),
-        cmocka_unit_test(test_too_large), cmocka_unit_test(test_adaptive_chosen),
+        cmocka_unit_test(test_too_large), cmocka_unit_test(test_adaptive_chosen), cmocka_unit_test(test_sequences_alike),
     };
     if (argc > 1 && !strcmp(argv[1], "--child")) return child();
     return cmocka_run_group_tests_name("registry", tests, NULL, NULL);
