@@ -15,11 +15,11 @@ VERSION   = $(shell sed -n '1,3s/.*version \([0-9.]*\),.*/\1/p' attn.h)
 HIPCC    ?= $(shell command -v hipcc 2>/dev/null)
 
 # What `make setup` installs: compilers for every header check, cmocka for the unit tests, clang's runtime for the
-# sanitizers and the fuzzer, qemu for the machine without AVX and for ARM, whose C library clang takes; Open MPI for attention over
+# sanitizers and the fuzzer, qemu for the machine without AVX and for ARM, whose C library clang takes, as that of wasm; Open MPI for attention over
 # ranks; the rest for scripts of the tests.
 PACKAGES  = gcc g++ gcc-multilib g++-multilib clang libclang-rt-dev libomp-dev libcmocka-dev make binutils \
             qemu-user gnuplot-nox libopenblas-dev jq python3 pkg-config cmake clang-format-19 tcc \
-            libc6-dev-arm64-cross libgcc-12-dev-arm64-cross binutils-aarch64-linux-gnu libopenmpi-dev openmpi-bin
+            libc6-dev-arm64-cross libgcc-12-dev-arm64-cross binutils-aarch64-linux-gnu wasi-libc libopenmpi-dev openmpi-bin
 
 # What CI runs, room by room; NAME.full beside each, where there is one, takes longer.
 STEPS     = $(filter-out %.full,$(wildcard test/steps/*))

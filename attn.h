@@ -964,8 +964,13 @@ extern attn_status attn_hip_last_times(
 #define ATTN__SMALL 0
 #endif
 #endif
-#if defined(__wasm__) && !defined(_REENTRANT) && !defined(ATTN_NO_THREADS)
+#if defined(__wasm__) && !defined(_REENTRANT) /* no thread beside, and no data of its own */
+#define ATTN__THREAD_LOCAL
+#if !defined(ATTN_NO_THREADS)
 #define ATTN_NO_THREADS
+#endif
+#else
+#define ATTN__THREAD_LOCAL __thread
 #endif
 /* Threads at all, the caller's pool too; those of the library. */
 #define ATTN__PARALLEL (ATTN__GNU && (ATTN__POSIX || ATTN__WINDOWS))
@@ -2922,7 +2927,7 @@ ATTN__NOINLINE int attn__all_see(const attn_desc *d, const attn__sequence_view *
    rounding mode itself. */
 typedef void (*attn__task)(void *arg, int64_t i);
 #if ATTN__PARALLEL
-static __thread int attn__inside; /* this thread runs a task */
+static ATTN__THREAD_LOCAL int attn__inside; /* this thread runs a task */
 #else
 enum { attn__inside };
 #endif

@@ -165,6 +165,7 @@ SHARED int element_right(double got, double want, double allowed)
     return is_finite(want) ? is_finite(got) && absolute(got - want) <= allowed : !is_finite(got);
 }
 
+#ifdef FE_UPWARD                /* wasm has one mode */
 /* Whether sums of f32 are rounded by `mode`: fegetround of glibc knows the mode of the x87 alone. */
 SHARED int sums_round(int mode)
 {
@@ -172,6 +173,7 @@ SHARED int sums_round(int mode)
     const int up = one + less > 1, down = -one - less < -1, near = one + more > 1;
     return mode == FE_UPWARD ? up : mode == FE_DOWNWARD ? down : mode == FE_TOWARDZERO ? !up && !down && !near : !up && !down && near;
 }
+#endif
 /* A row of a call with a tolerance may be wrong by its certificate beside what the rule allows, and its certificate is no more than
  * was asked for. most: the largest finite |v| that the row sees. */
 SHARED double cert_limit(const attn_desc *d, double most)

@@ -1,5 +1,6 @@
 # cross.mk - the ways of building for other machines (tests.mk), each with the emulator that runs it. Compilers: those of
-# test/cross/setup.sh; for the sample of CI clang, with a C library of `make setup`; for wasm PyPI's ziglang.
+# test/cross/setup.sh; for the sample of CI clang, with a C library of `make setup`; for wasm PyPI's ziglang,
+# and for its sample, which is compiled alone, clang with Debian's wasi-libc.
 CROSS             = build/cross/usr
 WAY_neon          = $(CLANG) --target=aarch64-linux-gnu -O2
 WAY_neongcc       = $(CROSS)/bin/aarch64-linux-gnu-gcc -O2
@@ -11,7 +12,8 @@ WAY_riscv64       = $(CROSS)/bin/riscv64-linux-gnu-gcc -O2
 WASM_CC           = $(PYTHON) -m ziglang cc -target wasm32-wasi
 WAY_wasm          = $(WASM_CC) -O2 -msimd128
 WAY_wasmplain     = $(WASM_CC) -O2
-CROSS_WAYS        = neon neongcc neonfast armhf s390x ppc64le riscv64 wasm wasmplain
+WAY_wasmobject    = $(CLANG) --target=wasm32-wasi -O1 -msimd128 -U_REENTRANT
+CROSS_WAYS        = neon neongcc neonfast armhf s390x ppc64le riscv64 wasm wasmplain wasmobject
 PYTHON           ?= python3
 $(foreach w,$(CROSS_WAYS),$(eval $(call WAY_RULES,$(w))))
 

@@ -85,6 +85,8 @@ loops() { # an object's inner loops
 if [ "${1:-}" = sample ]; then
     emulated "aarch64, NEON" neon clang aarch64 aarch64-linux-gnu grid 30
     loops build/neon/impl.o
+    if [ -e /usr/include/wasm32-wasi/stdlib.h ]; then builds wasmobject impl.o hip.o grid.o
+    else skip 1 "wasm32-wasi: no wasi-libc to compile with"; fi
     echo "$passed passed, $failed failed, $skipped skipped"
     [ "$failed" -eq 0 ]
     exit
