@@ -312,10 +312,15 @@ static bool open_standard(void) {
     return fcntl(STDOUT_FILENO, F_GETFD) >= 0;
 }
 #endif
+static void die_within(unsigned seconds);
+static void end_document(void);
 static void on_signal(int number) {
     tell_child(number);
-    if (interrupted)
-        _exit(EXIT_INTERRUPTED); /* a second Ctrl-C does not wait for the call in progress */
+    if (interrupted) { /* a second Ctrl-C does not wait for the call in progress */
+        die_within(5);
+        end_document();
+        _exit(EXIT_INTERRUPTED);
+    }
     interrupted = number;
 }
 
@@ -556,7 +561,7 @@ static int duplicate(int fd) { return fcntl(fd, F_DUPFD_CLOEXEC, 3); } /* no chi
 
 static void catch_signals(void (*on_crash)(int)) {
     static const int crashes[] = {SIGSEGV, SIGABRT, SIGBUS, SIGFPE, SIGILL};
-    static const int ends[] = {SIGINT, SIGTERM, SIGHUP};
+    static const int ends[] = {SIGINT, SIGTERM, SIGHUP, SIGQUIT};
     static char stack[1 << 20]; /* a crash may be that the other one is full */
     struct sigaction action = {.sa_handler = on_signal}, was;
     for (int i = 0; i < COUNT(ends); i++) /* what is ignored stays so: nohup */
@@ -669,6 +674,7 @@ typedef struct bench_case {
     const struct variant *variant; /* of --tune and --ablate; NULL: attn.h as it is */
     int64_t v[AXES];
     double mask_bytes; /* of a mask that is a file; 0: a byte for every query and key */
+    bool keys_given;   /* not as many as queries by default */
     char name[128];
 } bench_case;
 
@@ -753,6 +759,10 @@ static bool parse_values(axis a, const char *list, grid *g, char limits[128]) {
     char item[64];
     g->count[a] = 0;
     while (list) {
+        if (strcspn(list, ",") >= sizeof item) {
+            snprintf(limits, 128, "a value has at most %d characters", (int)sizeof item - 1);
+            return false;
+        }
         list = take_item(list, item, sizeof item);
         if (g->count[a] == MOST_VALUES) {
             snprintf(limits, 128, "takes at most %d values", MOST_VALUES);
@@ -800,6 +810,7 @@ static const char *resolve_case(bench_case *c, const grid *user, char text[128])
     int64_t *v = c->v;
     const int64_t embed = v[EMBED], heads = v[HEADS];
     v[DIM] = embed ? embed / heads : v[DIM];
+    c->keys_given = v[KV] != 0;
     v[KV] = v[KV] ? v[KV] : v[SEQ];
     v[KV_HEADS] = v[KV_HEADS] ? v[KV_HEADS] : heads;
     v[DIM] = v[DIM] == FILL ? v[SEQ] : v[DIM];
@@ -829,6 +840,8 @@ static const char *resolve_case(bench_case *c, const grid *user, char text[128])
     else if (v[PASS] != FWD && quantised && FIRST(PASS, KV_DTYPE))
         SAY("--backward: not defined for a quantised --kv-dtype");
     else if (v[PASS] != FWD && quantised) SAY("--kv-dtype %s: not in cases with a backward", type);
+    else if (v[PASS] != FWD && v[APPEND]) SAY("--backward: not defined for cases that append");
+    else if (v[DIM] > 1 << 16) SAY("head-dim %lld: is above 65536", (long long)v[DIM]);
     else if (v[KV_DTYPE] == ATTN_INT16 && v[APPEND])
         /* its copy as f32, which the verification reads, is made before the call */
         SAY("--kv-dtype int16: not in cases that append");
@@ -1240,7 +1253,9 @@ static const struct {
     {"ablate", DEFAULT, "forward", "seq-len=1024 head-dim=64,128 num-heads=4 iterations=20"},
     {"ablate", QUICK, "forward", "seq-len=1024 head-dim=64 num-heads=2 iterations=20"},
     {"ablate", DEFAULT, "bf16",
-        "seq-len=1024 head-dim=64,128 num-heads=4 dtype=bf16 pass=fwd,bwd iterations=20"},
+        "seq-len=1024 head-dim=64,128 num-heads=4 dtype=bf16 iterations=20"},
+    {"ablate", DEFAULT, "bf16",
+        "seq-len=1024 head-dim=64,128 num-heads=4 dtype=bf16 pass=bwd iterations=20"},
     {"ablate", DEFAULT | QUICK, "splits",
         "seq-len=16 kv-len=16384 head-dim=64 num-heads=1 iterations=100"},
     {"ablate", DEFAULT | QUICK, "flush",
@@ -1622,6 +1637,8 @@ static int read_npy(const char *path, npy *a) {
     FILE *f = fopen(path, "rb");
     memset(a, 0, sizeof *a);
     if (!f) return read_failed(f, a, NULL, path, strerror(errno));
+    if (fgetc(f) == EOF && ferror(f)) return read_failed(f, a, NULL, path, strerror(errno));
+    rewind(f);
     if (fread(start, 1, 10, f) != 10 || memcmp(start, "\x93NUMPY", 6) || start[6] < 1 ||
         start[6] > 3)
         return read_failed(f, a, NULL, path, "not a .npy file");
@@ -3161,10 +3178,17 @@ static void failed(row *r, const problem *p, attn_status s) {
     remark(r, "failed", "%s", *p->message ? p->message : attn_status_text(s));
 }
 
+/* The forward of a gradient alone, whose workspace it is that was given: it may need another. */
+static attn_status forward_before(const problem *p) {
+    problem with = *p;
+    with.d.workspace = NULL, with.d.workspace_size = 0;
+    return run_forward(&with);
+}
+
 /* The call as it is timed, and how long it takes. A gradient alone needs a forward's o and lse. */
 static double plain_call(job *j, void (*call)(void *)) {
     poison(j->p);
-    if (j->pass == BWD) j->status = run_forward(j->p);
+    if (j->pass == BWD) j->status = forward_before(j->p);
     double start = attn_seconds();
     call(j);
     return attn_seconds() - start;
@@ -3512,7 +3536,7 @@ static double measure_overhead(const job *j) {
     attn_plan plan;
     bool good = !plan_call(&p, j->pass, &plan) &&
                 (j->gpu || give_workspace(&p, plan.workspace_size)) &&
-                (j->pass != BWD || !attn_forward(&p.d)) &&
+                (j->pass != BWD || !forward_before(&p)) &&
                 !attn_time(timed_call, &tiny, &opts, &call) && !tiny.status;
     if (good && j->wakes) good = !attn_time(wake_threads, (void *)(uintptr_t)j, &opts, &wake);
     problem_free(&p);
@@ -3531,8 +3555,13 @@ static double best_peak(int32_t dtype, int32_t threads) {
     return peak;
 }
 
+/* The type of a call's products: its own, if keys and values have it, too. */
+static int32_t product_type(const bench_case *c) {
+    return c->v[DTYPE] == c->v[KV_DTYPE] ? (int32_t)c->v[DTYPE] : ATTN_F32;
+}
+
 static double peak_now(const bench_case *c) {
-    return best_peak((int32_t)c->v[DTYPE], (int32_t)c->v[THREADS]);
+    return best_peak(product_type(c), (int32_t)c->v[THREADS]);
 }
 
 /* What ATTN_ISA forces has a peak of its own. */
@@ -3540,7 +3569,14 @@ static void note_forced_isa(row *r) {
     const char *isa = getenv("ATTN_ISA");
     if (isa && *isa)
         remark(r, NULL, "ATTN_ISA=%s: the peak of this ISA is %.1f GFLOP/s", isa,
-            attn_peak_gflops((int32_t)r->c->v[DTYPE], (int32_t)r->c->v[THREADS]));
+            attn_peak_gflops(product_type(r->c), (int32_t)r->c->v[THREADS]));
+}
+
+/* As many keys as queries, of the same heads, dims and type, none of them hidden. */
+static bool is_plain(const int64_t *v) {
+    return v[KV] == v[SEQ] && !v[CAUSAL] && !v[MASK] && v[KV_HEADS] == v[HEADS] &&
+           v[V_DIM] == v[DIM] && v[LEFT] < 0 && v[RIGHT] < 0 && !v[PAGE] && !v[APPEND] &&
+           !v[COLD] && v[KV_DTYPE] == v[DTYPE];
 }
 
 static bool is_published(const struct published *p, const row *r) {
@@ -3548,11 +3584,15 @@ static bool is_published(const struct published *p, const row *r) {
     bool same_shape = p->batch == v[BATCH] && p->seq == v[SEQ] && p->heads == v[HEADS] &&
                       p->dim == v[DIM] && p->pass == v[PASS] && p->project == v[PROJECT];
     bool same_backend = p->backend ? !strcmp(p->backend, r->backend) : !is_gpu(r);
-    bool plain = v[KV] == v[SEQ] && !v[CAUSAL] && !v[MASK] && v[DATA] == p->data &&
-                 v[KV_HEADS] == v[HEADS] && v[V_DIM] == v[DIM] && v[LEFT] < 0 && v[RIGHT] < 0 &&
-                 !v[PAGE] && !v[APPEND] && !v[COLD] && v[DTYPE] == p->dtype &&
-                 v[KV_DTYPE] == p->dtype;
-    return !strcmp(p->suite, r->suite) && same_shape && same_backend && plain;
+    bool same_data = v[DATA] == p->data && v[DTYPE] == p->dtype;
+    return !strcmp(p->suite, r->suite) && same_shape && same_backend && same_data && is_plain(v);
+}
+
+/* Whether theirs of published_memory[i] is of the row's shape. */
+static bool is_published_memory(int i, const row *r) {
+    const int64_t *v = r->c->v;
+    return !strcmp(r->suite, published_memory[i].suite) && v[SEQ] == published_memory[i].seq &&
+           v[BATCH] == 1 && v[HEADS] == 32 && v[DIM] == 64 && v[DTYPE] == ATTN_F16 && is_plain(v);
 }
 
 static void find_published(row *r) {
@@ -3594,8 +3634,8 @@ static void start_timing(job *j, void (*call)(void *), double tokens) {
     j->bandwidth = j->gpu || j->p->promise || j->b->opt.repeated ? NAN : bandwidth_now(j);
     /* calls that are long are not warmed up unless the user says so */
     bool warm = j->b->opt.user.count[WARMUP] || !(j->reference || n < v[ITERATIONS]);
-    j->plan =
-        (timing_plan){warm ? v[WARMUP] : 0, counted ? n : 1, j->reference ? 0 : j->b->opt.min_time};
+    j->plan = (timing_plan){warm ? v[WARMUP] : 0, counted || j->reference ? n : 1,
+        j->reference ? 0 : j->b->opt.min_time};
     j->call = call;
     j->tokens = tokens;
     r->flops = j->p->flops, r->bytes = j->p->bytes;
@@ -3980,7 +4020,7 @@ static void measure_memory(job *j) {
     r->workspace_bytes = f.peak;
     r->peak_rss_bytes = j->gpu ? NO_INT : f.rss;
     for (int i = 0; i < COUNT(published_memory); i++)
-        if (!strcmp(r->suite, published_memory[i].suite) && published_memory[i].seq == r->q_len) {
+        if (is_published_memory(i, r)) {
             const bool flash = !strcmp(r->backend, "flash");
             if (flash || !strcmp(r->backend, "standard"))
                 remark(r, NULL, "theirs: %.1f MB",
@@ -4038,7 +4078,9 @@ static void measure_generate(job *j) {
                    (double)(prefill.v[DIM] + prefill.v[V_DIM]) *
                    (double)(prefill.v[HEADS] * prefill.v[BATCH]),
            estimate = flops / *rate_of(j->b, j->r->backend);
-    if (j->reference && estimate > REFERENCE_CALL_SECONDS)
+    if (j->pass != FWD) {
+    } /* a gradient generates nothing */
+    else if (j->reference && estimate > REFERENCE_CALL_SECONDS)
         remark(j->r, NULL, "no prefill: the reference would take about %.0f s", estimate);
     else n = time_prefills(j, &prefill, seconds);
     measure_time(j);
@@ -4463,13 +4505,13 @@ static bool plan_row(const bench_case *c, const char *backend, row *r) {
         bytes += tensor_bytes(&cache) * (pages * (double)c->v[PAGE] / (double)c->v[KV] - 1);
     }
     bytes += matrix ? scores : (double)plan.workspace_size;
+    r->theoretical_bytes = matrix ? (int64_t)scores : 8 * c->v[BATCH] * c->v[HEADS] * c->v[SEQ];
     if (s || bytes > 0.9 * available_memory()) {
         remark(r, "refused", "%s of %s do not fit: %s of memory are available",
             human_bytes(matrix ? scores : bytes, need), matrix ? "scores" : "tensors and workspace",
             human_bytes(available_memory(), have));
         return false;
     }
-    r->theoretical_bytes = matrix ? (int64_t)scores : 8 * c->v[BATCH] * c->v[HEADS] * c->v[SEQ];
     return true;
 }
 
@@ -4485,10 +4527,14 @@ static bool plan_problem(job *j) {
         return false;
     }
     snprintf(j->r->kernel, sizeof j->r->kernel, "%s", plan.kernel ? plan.kernel : "");
+    for (char *k = j->r->kernel; *k; k++) /* a plugin's may be anything */
+        if (*k < ' ' || *k > '~') *k = '?';
     snprintf(j->r->isa, sizeof j->r->isa, "%s", plan.isa ? plan.isa : "");
     j->r->workspace_bytes = (int64_t)plan.workspace_size;
     j->wakes = plan.threads > 1;
     if (strcmp(j->r->backend, "auto")) return true;
+    for (int i = 0; i < j->b->backend_count; i++) /* which has a row of its own */
+        if (!strcmp(j->b->backends[i], plan.backend)) return true;
     snprintf(j->r->backend, sizeof j->r->backend, "%s", plan.backend);
     return true;
 }
@@ -5548,14 +5594,18 @@ static bool is_performance(const row *r) { return is_timing(r->c->v[MEASURE]); }
 static bool is_memory(const row *r) { return r->c->v[MEASURE] == MEMORY; }
 static bool is_correctness(const row *r) { return !is_performance(r) && !is_memory(r); }
 
+/* Whether a series of such cases over the queries has as many keys in each. Else keys grow with
+ * queries, or in steps of one token. */
+static bool keys_stay(const bench_case *c) {
+    return c->v[MEASURE] != GENERATE && (c->keys_given || c->v[KV] != c->v[SEQ]);
+}
 /* Whether two rows are of one series: everything equal but the axes given, and what only says how
  * long to measure. */
 static bool same_series(const row *a, const row *b, axis varied, axis also) {
-    const int64_t *x = a->c->v, *y = b->c->v;
-    /* keys grow with queries where they are as many, or in steps of one token */
-    if (varied == SEQ && also == KV && x[MEASURE] != GENERATE &&
-        (x[KV] != x[SEQ] || y[KV] != y[SEQ]))
-        also = SEQ;
+    if (varied == SEQ && also == KV) {
+        if (keys_stay(a->c) != keys_stay(b->c)) return false;
+        if (keys_stay(a->c)) also = SEQ;
+    }
     for (int i = 0; i < AXES; i++)
         if (i != (int)varied && i != (int)also && i != WARMUP && i != ITERATIONS && i != EMBED &&
             a->c->v[i] != b->c->v[i])
@@ -5791,9 +5841,10 @@ static void print_exponents(FILE *f, const bench *b) {
             first = !(row_ok(&b->rows[k]) && same_series(r, &b->rows[k], SEQ, KV));
         if (!first) continue;
         power_law time = fit_power_law(b, r, median_of), memory = fit_power_law(b, r, added_bytes);
-        fprintf(f, "- %s, %s, %s as far as S %lld (%s, kv %s, %s, %d threads):", r->suite,
-            r->backend, r->name, (long long)time.to, r->dtype, r->kv_dtype, r->pass,
-            (int)r->threads);
+        fprintf(f, "- %s, %s, %s as far as S %lld (%s, kv %s, %s, %d threads", r->suite, r->backend,
+            r->name, (long long)time.to, r->dtype, r->kv_dtype, r->pass, (int)r->threads);
+        if (r->c->v[SEED] != axes[SEED].normal) fprintf(f, ", seed %lld", (long long)r->c->v[SEED]);
+        fputs("):", f);
         if (isfinite(time.exponent))
             fprintf(f, " time ~ S^%.2f from S %lld on", time.exponent, (long long)time.from);
         if (isfinite(memory.exponent))
@@ -5939,7 +5990,7 @@ static void print_guide_memory(FILE *f, const bench *b, const suite *s) {
         for (int64_t k = 0; k < b->row_count && !standard; k++)
             if (b->rows[k].c->suite == s && is_memory(&b->rows[k]) &&
                 !strcmp(b->rows[k].backend, "flash") && row_ok(&b->rows[k]) &&
-                b->rows[k].q_len == published_memory[i].seq)
+                is_published_memory(i, &b->rows[k]))
                 r = &b->rows[k], standard = twin(b, r, "standard");
         fprintf(f, "| S %lld | %.4g |", (long long)published_memory[i].seq,
             published_memory[i].standard);
@@ -6227,9 +6278,8 @@ static void case_label(const bench *b, const row *r, char text[256]) {
 static void print_advice_line(FILE *f, const row *r, const char *hint) {
     char more[128];
     case_more(r, true, more);
-    fprintf(f, "| %lld | %lld | %lld | %s%s | %s | %s | %.4g | %s: ", (long long)length_of(r),
-        (long long)r->head_dim, (long long)r->batch, r->dtype, more, r->pass, r->backend, r->p50_ms,
-        r->bound);
+    fprintf(f, "| %s | %s%s | %s | %s | %.4g | %s: ", r->name, r->dtype, more, r->pass, r->backend,
+        r->p50_ms, r->bound);
     print_share(f, r->peak_fraction, 0);
     fputs(" of peak, ", f);
     print_share(f, r->bandwidth_fraction, 0);
@@ -6253,14 +6303,17 @@ static void print_advice(FILE *f, const bench *b) {
         const row *r = &b->rows[i];
         if (fastest(b, r) != r || !*r->bound) continue;
         if (!head)
-            fputs("\n| S | D | batch | dtype | pass | take | p50 ms | bound by | what to try "
-                  "|\n|---|---|---|---|---|---|---|---|---|\n",
+            fputs("\n| case | dtype | pass | take | p50 ms | bound by | what to try "
+                  "|\n|---|---|---|---|---|---|---|\n",
                 f);
         head = true;
         for (int k = 0; k < COUNT(advice); k++)
             if (!strcmp(advice[k][0], r->bound)) {
                 const double share = k == 1 ? r->peak_fraction : r->bandwidth_fraction;
-                print_advice_line(f, r, k && share < 0.5 ? far : advice[k][1]);
+                print_advice_line(f, r,
+                    k && isnan(share)  ? "how near its limit it is was not measured"
+                    : k && share < 0.5 ? far
+                                       : advice[k][1]);
             }
     }
 }
@@ -6712,7 +6765,7 @@ static void json_number(FILE *out, const char *key, double x) {
 
 /* The commit checked out where the program lies; "" elsewhere. */
 static const char *source_commit(char text[64]) {
-    char path[4096], head[256] = "", *name = head;
+    char path[4096], head[256] = "", name[256] = "", line[512];
     int64_t n = self_file(path);
     *text = 0;
     while (n > 0 && path[n - 1] != '/') n--;
@@ -6724,7 +6777,17 @@ static const char *source_commit(char text[64]) {
         if (f) fclose(f);
         head[strcspn(head, "\n")] = 0;
         if (strncmp(head, "ref: ", 5)) break;
-        name = head + 5;
+        snprintf(name, sizeof name, "%s", head + 5);
+    }
+    if (n > 0 && *name && !*head) { /* a branch that git has packed */
+        snprintf(path + n, sizeof path - (size_t)n, ".git/packed-refs");
+        FILE *f = fopen(path, "r");
+        while (f && !*head && fgets(line, sizeof line, f)) {
+            line[strcspn(line, "\n")] = 0;
+            const char *of = strchr(line, ' ');
+            if (of && !strcmp(of + 1, name)) snprintf(head, sizeof head, "%.40s", line);
+        }
+        if (f) fclose(f);
     }
     if (strspn(head, "0123456789abcdef") == strlen(head)) snprintf(text, 64, "%.12s", head);
     return text;
@@ -6867,8 +6930,11 @@ enum { ROW_BYTES = 4096, SAMPLE_BYTES = 10, DOCUMENT_BYTES = 65536 };
 static int check_writable(const bench *b, const char *path) {
     static const char zeros[ROW_BYTES];
     char temporary[4096];
-    FILE *f = path ? create(path, temporary) : NULL;
-    if (!f) return path ? EXIT_BAD : 0;
+    struct stat there;
+    if (!path) return 0;
+    if (stat(path, &there) && errno != ENOENT) return refuse("%s: %s", path, strerror(errno));
+    FILE *f = create(path, temporary);
+    if (!f) return EXIT_BAD;
     int64_t blocks = DOCUMENT_BYTES / ROW_BYTES + b->row_total;
     for (int64_t i = 0; i < b->case_count; i++)
         blocks +=
@@ -6955,17 +7021,43 @@ static int make_directories(const char *dir, size_t *made) {
 }
 
 /* Before anything is measured: the directory is there and its files can be written. */
-static int prepare_directory(const bench *b, const char *dir) {
+static bool is_same_file(const char *a, const char *b) {
+    struct stat x, y;
+    return a && b && !stat(a, &x) && !stat(b, &y) &&
+           (x.st_ino ? x.st_ino == y.st_ino && x.st_dev == y.st_dev : !strcmp(a, b));
+}
+
+/* Whether a file is one of those that --output-dir gets, be it there yet or not. */
+static int overwrites_report(const bench *b, const char *flag, const char *path) {
+    char report[4096], folder[4096];
+    const char *dir = b->opt.output_dir, *slash = path ? strrchr(path, '/') : NULL;
+    const int length = slash == path ? 1 : slash ? (int)(slash - path) : 0;
+    snprintf(folder, sizeof folder, "%.*s", slash ? length : 1, slash ? path : ".");
+    for (int i = 0; path && dir && i < MOST_FILES; i++) {
+        report_path(report, dir, i);
+        if (is_wanted(b, i) && is_same_file(folder, dir) &&
+            !strcmp(strrchr(report, '/') + 1, slash ? slash + 1 : path))
+            return refuse("--%s %s: is a file of --output-dir, too", flag, path);
+    }
+    return 0;
+}
+
+/* All that is written after the measurements can be: nothing is left where it cannot. */
+static int prepare_files(const bench *b) {
+    const options *o = &b->opt;
     char path[4096];
     size_t made = 0;
-    int bad = make_directories(dir, &made);
+    int bad = o->output_dir ? make_directories(o->output_dir, &made) : 0;
     if (bad) return bad;
-    for (int i = 0; i < MOST_FILES && !bad; i++) {
-        report_path(path, dir, i);
+    bad = overwrites_report(b, "output", o->output) ||
+          overwrites_report(b, "save-baseline", o->save_baseline) || check_writable(b, o->output) ||
+          check_writable(b, o->save_baseline);
+    for (int i = 0; o->output_dir && i < MOST_FILES && !bad; i++) {
+        report_path(path, o->output_dir, i);
         if (is_wanted(b, i)) bad = check_writable(b, path);
     }
-    if (bad) remove_directories(dir, made);
-    return bad;
+    if (bad && o->output_dir) remove_directories(o->output_dir, made);
+    return bad ? EXIT_BAD : 0;
 }
 
 /* Whether row i begins a curve: first of its series, and the series has at least two lengths. */
@@ -6984,11 +7076,12 @@ static bool begins_curve(const bench *b, int64_t i, const struct plot *p) {
 static void curve_title(const row *r, char text[1024]) {
     const char *s = strstr(r->name, " S"), *rest = s ? strchr(s + 1, ' ') : NULL;
     int batch = s ? (int)(s - r->name) : 0;
-    char kv[16] = "", seed[32] = "";
+    char kv[16] = "", seed[32] = "", keys[32] = "";
+    if (keys_stay(r->c)) snprintf(keys, sizeof keys, " %lld keys", (long long)r->kv_len);
     if (strcmp(r->kv_dtype, r->dtype)) snprintf(kv, sizeof kv, " kv %.8s", r->kv_dtype);
     if (r->c->v[SEED] != axes[SEED].normal)
         snprintf(seed, sizeof seed, " seed %lld", (long long)r->c->v[SEED]);
-    snprintf(text, 1024, "%s: %.*s%s %s%s %s%s %d thread%s", r->backend, batch, r->name,
+    snprintf(text, 1024, "%s: %.*s%s%s %s%s %s%s %d thread%s", r->backend, batch, r->name, keys,
         rest ? rest : "", r->dtype, kv, r->pass, seed, (int)r->threads, r->threads > 1 ? "s" : "");
     for (char *c = text; (c = strchr(c, ',')) != NULL;) *c = '/';
 }
@@ -7218,7 +7311,7 @@ static bool parse_list(char *text, list *to) {
     char *end;
     for (char *at = text; *at; at = end + (*end == ' ')) {
         double x = strtod(at, &end);
-        if (end == at || (*end && *end != ' ') || !isfinite(x) || x <= 0) return false;
+        if (end == at || (*end && *end != ' ') || !isnormal(x) || x <= 0) return false;
         to->x = grow(to->x, to->n, sizeof *to->x);
         to->x[to->n++] = x;
     }
@@ -8270,6 +8363,8 @@ static int expand(bench *b, const suite *s, const char *line, const char *group)
         for (a = 0; a < AXES; a++) c.v[a] = g.value[a][at[a]];
         bool too_many = c.v[THREADS] > attn_threads() && !b->opt.user.count[THREADS];
         bool empty = c.v[MEASURE] == GRADIENT && c.v[PASS] == FWD; /* it has no gradients */
+        /* bf16 computed as f32 */
+        empty |= group && !strcmp(group, "bf16") && c.v[DTYPE] != ATTN_BF16;
         if (!too_many && !empty && add_variants(b, &c, group)) return EXIT_BAD;
         for (a = AXES - 1; a >= 0 && ++at[a] == g.count[a]; a--) at[a] = 0;
     } while (a >= 0);
@@ -8437,12 +8532,6 @@ static int load_files(bench *b) {
     b->selection = WHOLE;
     if (shape_from_files(b, &c) || check_mask_and_expect(b, &c)) return EXIT_BAD;
     return add_case(b, &c);
-}
-
-static bool is_same_file(const char *a, const char *b) {
-    struct stat x, y;
-    return a && b && !stat(a, &x) && !stat(b, &y) &&
-           (x.st_ino ? x.st_ino == y.st_ino && x.st_dev == y.st_dev : !strcmp(a, b));
 }
 
 static void free_files(bench *b) {
@@ -8655,8 +8744,7 @@ static int prepare(bench *b, baseline *old) {
     if (overwrites_input(b, "output", o->output) ||
         overwrites_input(b, "save-baseline", o->save_baseline))
         return EXIT_BAD;
-    if (check_writable(b, o->output) || check_writable(b, o->save_baseline)) return EXIT_BAD;
-    return o->output_dir ? prepare_directory(b, o->output_dir) : 0;
+    return prepare_files(b);
 }
 
 static int attn_bench(int argc, char **argv) {

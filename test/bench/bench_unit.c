@@ -1207,7 +1207,7 @@ static void test_sampled_again(void)
         { 1, 5, 1.5, 3, 3, NAN, NAN, "no share of the bandwidth: 1.33 of", 0 }, { 8, 0.5, 0.125, 1, 2, 0.5, 0.25, "", 1000001 },      /* it spills */
     };
     bench_case c = { .suite = find_suite("shape") };
-    c.v[SEQ] = 2, c.v[DTYPE] = ATTN_BF16;
+    c.v[SEQ] = 2, c.v[DTYPE] = c.v[KV_DTYPE] = ATTN_BF16;
     for (int i = 0; i < COUNT(cases); i++) {
         bench b = { .selection = QUICK };
         row r = null_row();
@@ -2397,7 +2397,8 @@ static void test_held(void)
 static void test_series(void)
 {
     static const struct { const char *a, *b; bool same; } cases[] = {
-        { " seq-len=64", " seq-len=128", true }, { " seq-len=64 kv-len=128", " seq-len=64 kv-len=2048", false }, { " seq-len=64 kv-len=128", " seq-len=128", true },
+        { " seq-len=64", " seq-len=128", true }, { " seq-len=64 kv-len=128", " seq-len=64 kv-len=2048", false }, { " seq-len=64 kv-len=128", " seq-len=128", false },
+        { " seq-len=64 kv-len=128", " seq-len=128 kv-len=128", true }, { " seq-len=128", " seq-len=128 kv-len=128", false },
         { " seq-len=64 kv-len=512", " seq-len=128 kv-len=512", true }, { " seq-len=64", " seq-len=64 kv-len=128", false },
         { " measure=generate seq-len=1 kv-len=64 causal=1", " measure=generate seq-len=1 kv-len=128 causal=1", true }, { " seq-len=64", " seq-len=128 head-dim=32", false },
     };
@@ -2660,12 +2661,15 @@ static void test_advice(void)
         }
     FILE *f = tmpfile();
     print_advice(f, &made.b);
-    SAID("advice", f, "| 64 | 16 | 1 | f32 | fwd | flash | 2 | compute: 50% of peak, 50% of bandwidth | near the peak", "| 96 | 16 | 1 | f32 | fwd | flash | 2.05",
+    SAID("advice", f, "| B1 S64 H2 D16 | f32 | fwd | flash | 2 | compute: 50% of peak, 50% of bandwidth | near the peak", "| B1 S96 H2 D16 | f32 | fwd | flash | 2.05",
          "bandwidth: 50% of peak, 50% of bandwidth | near the speed of memory", "!| standard |", "!far from");
     /* a limit that is far away is none */
     for (int i = 0; i < 4; i++) *(i < 2 ? &made.rows[i].peak_fraction : &made.rows[i].bandwidth_fraction) = 0.49;
     print_advice(f = tmpfile(), &made.b);
     SAID("advice far from the peak", f, "compute: 49% of peak, 50% of bandwidth | far from its limit", "bandwidth: 50% of peak, 49% of bandwidth | far from its limit", "!near");
+    for (int i = 2; i < 4; i++) made.rows[i].bandwidth_fraction = NAN;
+    print_advice(f = tmpfile(), &made.b);
+    SAID("advice without a measure", f, "| how near its limit it is was not measured |\n");
     /* rows of one name are told apart, where a column is missing and in the curves of a plot */
     char label[256], title[1024];
     forget_rows();
@@ -3070,6 +3074,8 @@ static void test_probes(void)
     attn__machine_known.isa = NULL;             /* as where ATTN_ISA names what is not there */
     expect(best_peak(ATTN_F32, 1) == 1 && probed.isa && !attn__machine()->isa, "the best ISA is probed, and then as it was");
     attn__machine_known.isa = forced;
+    expect(peak_now(&c) == 1 && probed.dtype == ATTN_F32, "the peak of type %d, of products in f32", (int)probed.dtype);
+    c.v[KV_DTYPE] = ATTN_BF16;
     expect(peak_now(&c) == 2 && probed.dtype == ATTN_BF16 && probed.threads == 3, "the peak of type %d on %d threads", (int)probed.dtype, (int)probed.threads);
     bandwidth_of(&c, 1000);
     expect(probed.bytes >= 1000 && probed.bytes < 2000 && probed.threads == 3, "the bandwidth of %zu bytes on %d threads", probed.bytes, (int)probed.threads);
