@@ -677,6 +677,30 @@ def test_workspace():
         good = done.returncode == 0 and rows and len(checked_rows) == len(rows)
         name = " ".join(flags + shape[:7])
         report(name, None if good else done.stderr[-300:])
+    for few in ("1 8 8 16 --dtype f16", "--seq-len 1 --kv-len 2048 --num-heads 8 --head-dim 64"):     # whose forward needs more than the backward
+        rows = json.loads(run(*few.split(), *"--backward --backend flash --iterations 1 --format json".split()).stdout)["rows"]
+        report("backward of " + few, None if [r["status"] for r in rows] == ["ok"] * 3 else str([(r["pass"], r["note"]) for r in rows]))
+
+
+def test_what_is_asked():
+    """Cases and figures that a flag does not ask for, or that are of something else."""
+    done = run(*"--suite openpi --quick --modules gemma_fast --backward --kv-len 64 --iterations 1 --backend standard,flash".split())
+    report("openpi with a backward", None if done.returncode == 0 else done.stdout[-300:])
+    listed = run(*"--ablate 1 64 2 32 --page-size 16 --list".split())
+    report("--ablate of pages", None if listed.returncode == 0 and "bwd" not in listed.stdout else listed.stderr)
+    listed = run(*"--ablate 1 64 2 32 --dtype f32 --list".split()).stdout
+    report("--ablate of f32", None if "bwd" not in listed and "bf16" not in listed and listed else listed)
+    rows = json.loads(run(*"1 16 1 8 --iterations 1 --backend auto,flash --format json".split()).stdout)["rows"]
+    report("auto beside flash", None if [r["backend"] for r in rows] == ["auto", "flash"] else str(rows))
+    done = run(*"--suite decode --quick --backward --kv-len 512 --dtype f32 --kv-dtype f32 --page-size 0 --iterations 1 --backend flash --format json".split())
+    steps = [(r["pass"], r["ttft_ms"] is None) for r in json.loads(done.stdout)["rows"] if r["case"].startswith("generate")]
+    good = steps and all(none == (kind != "fwd") for kind, none in steps)
+    report("time to a first token", None if good else str(steps))
+    done = run(*"--seq-len 524288 --num-heads 1 --head-dim 8 --window 0,0 --iterations 1 --backend standard,flash --format json".split())
+    found = [(r["status"], r["theoretical_bytes"]) for r in json.loads(done.stdout)["rows"]]
+    report("the size of what is refused", None if found and found[0] == ("refused", 1 << 40) else str(found))
+    done = run("--seq-len", "0" * 61 + "16junk")
+    report("a long value is not cut", None if done.returncode == 2 else done.stdout)
 
 
 # ------------------------------------------------------------------------------- .npy and bad input
@@ -1219,12 +1243,24 @@ def test_interrupt():
             else "exit code %d" % child.returncode
         ),
     )
+    child = subprocess.Popen(
+        [BENCH, *"--seq-len 16,6144 --num-heads 16 --head-dim 128 --threads 1 --backend flash --format json".split()],
+        stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, preexec_fn=heeding)
+    text = child.stdout.readline()
+    while "S16 " not in text:
+        text += child.stdout.readline()
+    for pause in (0.3, 0.1):
+        time.sleep(pause)
+        child.send_signal(signal.SIGINT)
+    text += child.communicate(timeout=60)[0]
+    document, fault = checked(text)
+    report("Ctrl-C, twice", fault or (None if child.returncode == 130 and document["interrupted"] and len(document["rows"]) == 1 else "exit code %d" % child.returncode))
     with tempfile.TemporaryDirectory() as folder:       # a process that it waits for is told, once
         child = subprocess.Popen(
             [BENCH, *"1 256 4 64 --backend flash --iterations 2000 --processes 20 --format json --save-baseline".split(), os.path.join(folder, "b.csv")],
             stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
         time.sleep(2)
-        child.send_signal(signal.SIGTERM)
+        child.send_signal(signal.SIGQUIT)
         try:
             text = child.communicate(timeout=60)[0]
         except subprocess.TimeoutExpired:
@@ -1232,7 +1268,7 @@ def test_interrupt():
             text = child.communicate()[0]
         document, fault = checked(text)
         left = subprocess.run(["pgrep", "-f", os.path.join(folder, "b.csv")], capture_output=True, text=True).stdout
-        report("SIGTERM while a child runs", fault or (None if child.returncode == 130 and not left else "exit code %d, %s left" % (child.returncode, left)))
+        report("SIGQUIT while a child runs", fault or (None if child.returncode == 130 and not left else "exit code %d, %s left" % (child.returncode, left)))
 
 
 def main():
@@ -1251,6 +1287,7 @@ def main():
                 (test_interrupt,),
                 (test_shape,),
                 (test_workspace,),
+                (test_what_is_asked,),
                 (test_choice, folder),
                 (test_counting,),
                 (test_windows,),

@@ -165,6 +165,10 @@ def test_refusals(folder):
         ("a name too long", ["--output-dir", "deep/" + "n" * 300]),
         ("a path too long", ["--output-dir", "d/" * 2000]),
         ("a baseline's path too long", ["--save-baseline", "./" * 2000 + "b"]),
+        ("a baseline's name too long", ["--save-baseline", "b" * 256]),
+        ("a baseline that is a report", ["--output-dir", "new", "--save-baseline", "new/performance_results.json"]),
+        ("a baseline that is a report here", ["--output-dir", ".", "--save-baseline", "summary_report.md"]),
+        ("an input that is a folder", ["--input", "taken", "taken", "taken"]),
     ):
         refused(name, folder, *CASE, *flags)
 
@@ -283,8 +287,33 @@ def test_nothing_saved(folder):
     report("nothing is saved where nothing was measured", None if good else "%d %s" % (done.returncode, done.stderr))
 
 
+def test_new_folder(folder):
+    """A saved run may lie in the folder that the run makes."""
+    done = run(*CASE, "--processes", 1, "--output-dir", "new", "--save-baseline", "new/saved.csv", cwd=folder)
+    left = sorted(os.listdir(os.path.join(folder, "new")))
+    report("saved in a new folder", None if done.returncode == 0 and left == sorted(FILES + ["saved.csv"]) else "%s %s" % (left, done.stderr))
+
+
+def test_commit(folder):
+    """The commit beside the program: a branch's file, or what git has packed."""
+    commit, own = "0123456789abcdef0123456789abcdef01234567", os.path.join(folder, "attn_bench")
+    shutil.copy(BENCH, own)
+    os.makedirs(os.path.join(folder, ".git/refs/heads"))
+    for name, text, want in (
+        ("HEAD", "ref: refs/heads/main\n", None),
+        ("packed-refs", "# pack-refs with: peeled\n%s refs/heads/other\n^%s\n%s refs/heads/main\n" % (commit[::-1], commit[::-1], commit), commit[:12]),
+        ("refs/heads/main", commit[::-1] + "\n", commit[::-1][:12]),
+        ("HEAD", commit + "\n", commit[:12]),
+    ):
+        with open(os.path.join(folder, ".git", name), "w") as f:
+            f.write(text)
+        done = subprocess.run([own, "1", "16", "1", "8", "--iterations", "1", "--format", "json"], stdout=subprocess.PIPE, text=True)
+        found = json.loads(done.stdout)["context"]["commit"]
+        report("the commit of .git/%s" % name, None if found == want else str(found))
+
+
 def main():
-    for test in (test_odd_names, test_programs, test_points, test_refusals, test_unwritable, test_full_disks, test_closed, test_nohup, test_nothing_saved):
+    for test in (test_new_folder, test_commit, test_odd_names, test_programs, test_points, test_refusals, test_unwritable, test_full_disks, test_closed, test_nohup, test_nothing_saved):
         with tempfile.TemporaryDirectory() as folder:
             test(folder)
     print("%(passed)d passed, %(failed)d failed, %(skipped)d skipped" % COUNT)
