@@ -104,7 +104,8 @@
    per token and kv head; int16: code = clamp(rint(256 x / scale)) / 256, scale = max |x| / 127.496,
    so that its high bytes alone are a cache of int8 (4). q8_0 and q4_0 have a scale in f16 for each
    32 elements, and no array of scales: append and attn_convert write the bytes that ggml does
-   (where a scale would be beyond the range of f16: the largest one).
+   (where a scale would be beyond the range of f16: the largest one). int8, int16 and fp8 are written
+   by append alone; with q_len 0 it does nothing else.
    Backward: dq, dk, dv from dout, o, lse; dlse adds the gradient of lse; dbias is summed over
    broadcast axes. p = exp(score - lse) is at most 1, however the lse was rounded.
    Range of flash and standard, which compute in f32: the product of q and k, in each of its sums,
@@ -112,10 +113,11 @@
    term may be as large as f32 can say, and their sum with a score larger, without making a row empty
    or infinite. An lse beyond f32 is written as FLT_MAX or -FLT_MAX. A softcap of 2^100 and more
    counts as none. Products of q and k below 2^-126 are 0, which counts where scale is 2^100 and
-   more. |v| times the row's sum of exp(score - row_max), at most its number of keys, has to stay
-   below FLT_MAX too: beyond that o is infinite where the exact mean is not (the reference's is
-   finite). Sums over keys and over dims are cut into sums from zero, so that no error grows with
-   their number.
+   more; exp(score - row_max) below 2^-126 too, whatever dropout multiplies it by. The gradient of a
+   score times scale has to lie within f32's normal numbers. |v| times the row's sum of
+   exp(score - row_max), at most its number of keys, has to stay below FLT_MAX too: beyond that o is
+   infinite where the exact mean is not (the reference's is finite). Sums over keys and over dims are
+   cut into sums from zero, so that no error grows with their number.
 
  3. PROMISES
    The bits of a result depend on neither the number of threads, nor the host's rounding mode or
@@ -212,7 +214,8 @@
    where they are refused, nor with ATTN_NO_EXTENSIONS, where bits may differ. WebAssembly without
    shared memory has no threads.
    Compiled with -fopenmp it uses OpenMP's threads, else a small pthread pool; attn_desc.pool goes
-   before both. A host that calls an operator on all of its threads at once has attn_forward_team.
+   before both. A child after fork() may call at once; with -fopenmp only with threads = 1 or a pool
+   of its own, for GNU's OpenMP hangs there. A host that calls an operator on all of its threads at once has attn_forward_team.
    threads = 0 asks for as many as omp_get_max_threads() says, or as there are processors that the
    calling thread may run on: read once, by the first call. How many wake follows from the lengths
    of the sequences, not from the room that they lie in. The pool's threads spin for 0.2 ms at most
@@ -242,6 +245,9 @@
    a status    a line at the end of its group in ATTN_STATUS_LIST, and its rule in >>describe */
 
 /* ================================================================================= >>api ==== */
+#if defined(ATTN__KERNEL) && ATTN_VERSION != 10000
+#error "attn.h includes another version of itself: define ATTN_HEADER as its name"
+#endif
 #ifndef ATTN_H
 #define ATTN_H
 #include <stddef.h>
@@ -373,6 +379,8 @@ typedef struct attn_out {
  *   padded   used_q[b], used_k[b]: end of the valid tokens in sequence b's buffer (its packed
  *            range with cu); start_k[b]: its first valid key. Key j of a sequence is buffer token
  *            start_k + j; a column of bias, mask and dbias is a buffer token, key j's start_k + j.
+ *            Of tokens that are not valid o, dq, dk and dv become 0, or stay with ATTN_ACCUMULATE,
+ *            and lse -infinity.
  *   slots    k, v are [slots, kv_len, kv_heads, dim], sequence b is at slot[b].
  *   paged    k, v are [pages, page_size, kv_heads, dim]; token t of sequence b is at page
  *            block_table[b * max_pages + t / page_size], place t % page_size; kv_len is the
@@ -767,7 +775,8 @@ ATTN_API attn_status attn_backward(const attn_desc *d, const attn_grad *g);
  * leads, at once: the inputs are complete before. Others compute what is left to compute, whoever
  * comes late finds it done. When a call returns, the outputs are complete and the status is that of
  * all. Before a team's next call all of its threads have returned. Threads that wait spin, and on
- * POSIX systems yield. d->pool is not asked; a workspace is that of a pool of so many threads. */
+ * POSIX systems yield. d->pool is not asked; the workspace is what attn_query says of d.threads =
+ * team.threads. */
 typedef struct attn_team {
     int32_t threads; /* set once, all else 0 */
     attn_status status;
@@ -1071,6 +1080,9 @@ extern attn_status attn_hip_last_times(
 #define ATTN_FREE(p) (void)(p)
 #define ATTN__NO_MEMORY ATTN_ERR_NO_MALLOC
 #else
+#if defined(ATTN_MALLOC) != defined(ATTN_FREE)
+#error "attn.h: ATTN_MALLOC and ATTN_FREE are defined together, or neither is"
+#endif
 #ifndef ATTN_MALLOC
 #define ATTN_MALLOC(size) malloc(size)
 #define ATTN_FREE(p) free(p)
@@ -3718,7 +3730,7 @@ static attn_status attn__query_call(const attn_desc *in, const attn_grad *gin, a
     attn_grad g;
     attn_plan other;
     const attn_backend *chosen, *b;
-    ATTN__RULE(plan, ERR_QUERY_NULL);
+    if (!plan) return attn__tell(in, ATTN_ERR_QUERY_NULL, "");
     attn__plan_nothing(plan);
     if (!ATTN__BACKWARD && gin) return attn__tell(in, ATTN_ERR_NO_BACKWARD, "");
     attn__refused at;
@@ -3752,12 +3764,17 @@ ATTN_API const char *attn_isa(void) {
     return attn__machine()->isa ? attn__machine()->isa->name : "none";
 }
 
-ATTN_API attn_status attn_parallel(
-    const attn_desc *where, void (*task)(void *arg, int64_t i), void *arg, int64_t n) {
+static attn_status attn__check_parallel(const attn_desc *where, attn__task task, int64_t n) {
     ATTN__RULE(where, ERR_NULL_DESC);
     ATTN__RULE(task && n >= 0, ERR_PARALLEL);
     ATTN__RULE(where->threads >= 0, ERR_THREADS);
     ATTN__RULE(!where->pool || (where->pool->run && where->pool->threads >= 1), ERR_POOL);
+    return ATTN_OK;
+}
+ATTN_API attn_status attn_parallel(
+    const attn_desc *where, void (*task)(void *arg, int64_t i), void *arg, int64_t n) {
+    const attn_status s = attn__check_parallel(where, task, n);
+    if (s) return attn__tell(where, s, "");
     attn__parallel(where, attn__threads_for(where), task, arg, n);
     return ATTN_OK;
 }
@@ -3821,15 +3838,10 @@ ATTN_API attn_status attn_merge(
     return s;
 }
 
-ATTN_API attn_status attn_convert(
-    const int64_t shape[4], attn_in src, attn_out dst, const attn_desc *where) {
-    attn_desc all;
+static attn_status attn__convert_call(
+    const int64_t shape[4], attn_in src, attn_out dst, const attn_desc *where, attn__refused *at) {
     int64_t elements = 1;
     if (!ATTN__CONVERT) return ATTN_ERR_NO_CONVERT;
-    if (!where) {
-        memset(&all, 0, sizeof all);
-        where = &all;
-    }
     ATTN__RULE(shape && shape[0] >= 0 && shape[1] >= 0 && shape[2] >= 0 && shape[3] >= 0,
         ERR_CONVERT_SHAPE);
     const attn_backend *device = NULL;
@@ -3840,29 +3852,40 @@ ATTN_API attn_status attn_convert(
     ATTN__RULE(where->threads >= 0, ERR_THREADS);
     ATTN__RULE(!where->pool || (where->pool->run && where->pool->threads >= 1), ERR_POOL);
     ATTN__RULE(attn__machine()->isa, ERR_ISA);
-    ATTN__TRY(attn__resolve_in(&src, shape, shape[3], ATTN_ERR_CONVERT_DTYPE));
-    ATTN__TRY(attn__resolve_out(&dst, shape, shape[3], ATTN_ERR_CONVERT_DTYPE));
-    ATTN__RULE(attn__whole_blocks(src.dtype, src.stride, shape, shape[3]) &&
-                   attn__whole_blocks(dst.dtype, dst.stride, shape, shape[3]),
-        ERR_BLOCKS);
-    ATTN__RULE(
-        !device || (attn__is_float(src.dtype) && attn__is_float(dst.dtype)), ERR_CONVERT_DTYPE);
+    ATTN__TRY_OF(at, "src", attn__resolve_in(&src, shape, shape[3], ATTN_ERR_CONVERT_DTYPE));
+    ATTN__TRY_OF(at, "dst", attn__resolve_out(&dst, shape, shape[3], ATTN_ERR_CONVERT_DTYPE));
+    ATTN__RULE_OF(
+        at, "src", attn__whole_blocks(src.dtype, src.stride, shape, shape[3]), ERR_BLOCKS);
+    ATTN__RULE_OF(
+        at, "dst", attn__whole_blocks(dst.dtype, dst.stride, shape, shape[3]), ERR_BLOCKS);
+    ATTN__RULE_OF(at, "src", !device || attn__is_float(src.dtype), ERR_CONVERT_DTYPE);
+    ATTN__RULE_OF(at, "dst", !device || attn__is_float(dst.dtype), ERR_CONVERT_DTYPE);
     for (int a = 0; a < 4; a++)
         ATTN__RULE(!attn__mul_overflows(elements, shape[a], &elements), ERR_OVERFLOW);
     if (elements == 0) return ATTN_OK;
-    ATTN__RULE(src.data && dst.data, ERR_CONVERT_NULL);
+    ATTN__RULE_OF(at, "src", src.data, ERR_CONVERT_NULL);
+    ATTN__RULE_OF(at, "dst", dst.data, ERR_CONVERT_NULL);
     attn__span from, to;
     attn__span_of(&from, src.data, src.stride, shape, shape[3], src.dtype);
     attn__span_of(&to, dst.data, dst.stride, shape, shape[3], dst.dtype);
-    ATTN__RULE(from.first <= from.last && to.first <= to.last, ERR_ADDRESS);
+    ATTN__RULE_OF(at, "src", from.first <= from.last, ERR_ADDRESS);
+    ATTN__RULE_OF(at, "dst", to.first <= to.last, ERR_ADDRESS);
     ATTN__RULE(attn__disjoint(&from, &to), ERR_OVERLAP);
     if (device) {
-        all = *where;
+        attn_desc all = *where;
         all.flags &= ~(uint32_t)ATTN_ACCUMULATE;
         return device->convert(device->user, shape, &src, &dst, &all);
     }
     attn__convert(shape, &src, &dst, elements, where);
     return ATTN_OK;
+}
+ATTN_API attn_status attn_convert(
+    const int64_t shape[4], attn_in src, attn_out dst, const attn_desc *where) {
+    attn__refused at = attn__nowhere;
+    attn_desc all;
+    memset(&all, 0, sizeof all);
+    const attn_status s = attn__convert_call(shape, src, dst, where ? where : &all, &at);
+    return attn__tell_refused(where, s, &at);
 }
 
 /* ============================================================================ >>backends ==== */
@@ -3988,13 +4011,17 @@ static attn_status attn__try_plan(
 
 /* The backend that is named; NULL: none. The name in the description goes before the environment's,
  * that before attn_set_default's. */
-static attn_status attn__named(const attn_desc *d, const attn_backend **named) {
+static const char *attn__name_asked(const attn_desc *d) {
     const char *name = d->backend && strcmp(d->backend, "auto") ? d->backend : NULL;
     if (!name && !d->backend) name = attn__machine()->backend;
     if (!name && !d->backend) name = ATTN__LOAD(&attn__default_name);
+    return name && strcmp(name, "auto") ? name : NULL;
+}
+static attn_status attn__named(const attn_desc *d, const attn_backend **named) {
+    const char *name = attn__name_asked(d);
     *named = NULL;
     ATTN__RULE(attn__machine()->isa, ERR_ISA);
-    if (!name || !strcmp(name, "auto")) return ATTN_OK;
+    if (!name) return ATTN_OK;
     ATTN__RULE((*named = attn_backend_find(name)) != NULL, ERR_BACKEND_UNKNOWN);
     return ATTN_OK;
 }
@@ -4002,7 +4029,10 @@ static attn_status attn__named(const attn_desc *d, const attn_backend **named) {
  * before the table. A backend that was named and declines is an error. */
 static attn_status attn__choose(
     const attn_desc *d, const attn_grad *g, attn_plan *plan, const attn_backend **chosen) {
-    ATTN__TRY(attn__named(d, chosen));
+    const attn_status named = attn__named(d, chosen);
+    if (named == ATTN_ERR_BACKEND_UNKNOWN)
+        attn__write(plan->why, sizeof plan->why, 0, attn__name_asked(d));
+    if (named) return named;
     if (*chosen) {
         /* those of this file say how exact they are */
         ATTN__RULE(!(d->tolerance > 0) || attn__is_builtin(*chosen), ERR_TOLERANCE_OTHER);
@@ -4090,6 +4120,11 @@ ATTN__INLINE float attn__cap_ratio(const attn_desc *d, float *first) {
     *first = 1;
     if (r < least && r > -least) { /* 2^-63 */
         *first = (float)least;
+        r /= least;
+    }
+    /* once more where that is subnormal still: products that are 0 then have scores that are */
+    if (r < 1.1754943508222875e-38 && r > -1.1754943508222875e-38) {
+        *first *= (float)least;
         r /= least;
     }
     return (float)(r > most ? most : r < -most ? -most : r);
@@ -8763,15 +8798,14 @@ static void attn__convert(const int64_t shape[4], const attn_in *src, const attn
 typedef struct attn__packed {
     int64_t stride[3][3], first[3];
 } attn__packed;
-static attn_status attn__packed_views(
-    const attn_desc *in, int32_t dtype, int32_t layout, attn_status wrong, attn__packed *p) {
+static attn_status attn__packed_views(const attn_desc *in, int32_t dtype, int32_t layout,
+    attn_status wrong, attn__packed *p, attn__refused *at) {
     attn_desc x;
-    attn__refused at; /* nobody is told */
     ATTN__RULE(in, ERR_NULL_DESC);
     x = *in;
     x.kv_len = 0;
     x.seq.cu_k = NULL;
-    ATTN__TRY(attn__resolve_sizes(&x, &at));
+    ATTN__TRY(attn__resolve_sizes(&x, at));
     ATTN__RULE(attn__dtype_known(dtype), ERR_DTYPE);
     if (!attn__is_float(dtype)) return wrong;
     ATTN__RULE(layout == ATTN_QKV_3HD ||
@@ -8791,7 +8825,10 @@ static attn_status attn__packed_views(
 }
 ATTN_API attn_status attn_packed_qkv(attn_desc *d, const void *qkv, int32_t dtype, int32_t layout) {
     attn__packed p;
-    ATTN__TRY(attn__packed_views(d, dtype, layout, ATTN_ERR_DTYPE_Q, &p));
+    attn__refused at = attn__nowhere;
+    const attn_status s = attn__packed_views(d, dtype, layout, ATTN_ERR_DTYPE_Q, &p, &at);
+    attn__tell_refused(d, s, &at);
+    if (s) return s;
     attn_in *view[3] = {&d->q, &d->k, &d->v};
     for (int n = 0; n < 3; n++) {
         memset(view[n], 0, sizeof *view[n]);
@@ -8807,8 +8844,11 @@ ATTN_API attn_status attn_packed_qkv(attn_desc *d, const void *qkv, int32_t dtyp
 ATTN_API attn_status attn_packed_dqkv(
     const attn_desc *d, attn_grad *g, void *dqkv, int32_t dtype, int32_t layout) {
     attn__packed p;
-    ATTN__TRY(attn__packed_views(d, dtype, layout, ATTN_ERR_DTYPE_GRAD, &p));
-    ATTN__RULE(g, ERR_NULL_GRAD);
+    attn__refused at = attn__nowhere;
+    attn_status s = attn__packed_views(d, dtype, layout, ATTN_ERR_DTYPE_GRAD, &p, &at);
+    if (!s && !g) s = ATTN_ERR_NULL_GRAD;
+    attn__tell_refused(d, s, &at);
+    if (s) return s;
     attn_out *view[3] = {&g->dq, &g->dk, &g->dv};
     for (int n = 0; n < 3; n++) {
         memset(view[n], 0, sizeof *view[n]);
@@ -13351,7 +13391,9 @@ ATTN__NOINLINE void ATTN__(score_row)(
                 slope = d->alibi ? -ATTN__HELD * d->alibi[h] : 0;
     const int sloped = d->alibi != NULL;
     const int shared = d->bias_scale != NULL;
-    const float held = shared ? ATTN__HELD * d->bias_scale[h] : ATTN__HELD;
+    float held = shared ? d->bias_scale[h] : 1, part = 1;
+    if (held < 1 && held > -1) part = ATTN__HELD; /* a quarter of it might be subnormal: 0 */
+    else held *= ATTN__HELD;
     float scale = d->scale;
     if (!capped && scale < 1e-30f && scale > -1e-30f) { /* divided by 4 it might be subnormal: 0 */
         before = scale;
@@ -13382,7 +13424,7 @@ ATTN__NOINLINE void ATTN__(score_row)(
             ATTN__V zero = ATTN__(set1)(0), given = zero, b = zero;
             if (bias) {
                 given = ATTN__(load_some)(bias, type, bias_at + j, hi - j);
-                b = given * ATTN__(set1)(held);
+                b = given * ATTN__(set1)(part) * ATTN__(set1)(held);
                 if (shared && attn__finite(held)) /* of finite ones finite */
                     b = ATTN__(pick)(ATTN__(set1)(3.4028234e38f), given, b,
                         ATTN__(max)(ATTN__(set1)(-3.4028234e38f), b));

@@ -82,6 +82,11 @@ check "included by a path" \
 check "renamed, with ATTN_HEADER" \
     "mv $dir/sub/attn.h $dir/sub/other.h && $cc -std=c99 $linked '-DATTN_HEADER=\"other.h\"' $dir/renamed.c -o $dir/renamed -pthread &&
      $dir/renamed"
+check "renamed, beside another version" \
+    "sed 's/^#define ATTN_VERSION .*/#define ATTN_VERSION 99/;s/ATTN_VERSION != [0-9]*/ATTN_VERSION != 99/' attn.h >$dir/sub/attn.h &&
+     ! $cc -std=c99 $quick -fsyntax-only -I$dir/sub $dir/renamed.c 2>$dir/other.log && grep -q 'another version of itself' $dir/other.log"
+check "ATTN_MALLOC without ATTN_FREE is refused" \
+    "! $cc -std=c99 $quick -I. '-DATTN_MALLOC(n)=malloc(n)' -fsyntax-only $dir/implementation.c 2>$dir/other.log && grep -q 'or neither is' $dir/other.log"
 check "two translation units, one library" \
     "$cc -std=c99 $linked -I. -c -DSMOKE_SECOND test/build/smoke.c -o $dir/a.o && $cc -std=c99 -I. -c test/build/second.c -o $dir/b.o &&
      $cc -pthread $dir/a.o $dir/b.o -o $dir/two && $dir/two"

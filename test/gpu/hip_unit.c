@@ -2891,13 +2891,16 @@ static void empty_copy(void) {
         if (own) hip_must(hipStreamCreateWithFlags(&stream, hipStreamNonBlocking), "hipStreamCreateWithFlags");
         where.stream = stream;
         memset(ones, 1, sizeof ones);
+        const int64_t alive = hip_alive;
         CHECK(!hip->device->get(hip->user, &where, (void **)&there, sizeof ones), "memory");
+        CHECK(hip_alive == alive + 1, "memory that is not counted");
         CHECK(!hip->device->copy(hip->user, &where, there, ones, sizeof ones, 0), "ones");
         CHECK(byte_at(there) == 1 && byte_at(there + 4095) == 1, "a copy returns before it is done");
         CHECK(!hip->device->copy(hip->user, &where, there, NULL, sizeof ones, 0), "zeros");
         CHECK(!hip->device->copy(hip->user, &where, NULL, NULL, 0, 0), "nothing");
         CHECK(byte_at(there) == 0 && byte_at(there + 4095) == 0, "a copy of 0 bytes does not wait for the stream");
         hip->device->put(hip->user, &where, there);
+        CHECK(hip_alive == alive, "memory that is put is not given back");
     }
     hip_must(hipStreamDestroy(stream), "hipStreamDestroy");
 }

@@ -94,11 +94,14 @@ static void test_softcap(void **state)
         d.softcap = caps[i];
         compare(d, 1e-5);
     }
-    attn_desc d = make();                       /* scale / softcap is subnormal, the scores are not small */
-    for (int64_t i = 0; i < B * Q * D; i++) q[i] *= 1e6f;
-    for (int64_t i = 0; i < B * K * D; i++) k[i] *= 1e6f;
-    d.flags = ATTN_SCALE, d.scale = 1e-12f, d.softcap = 1e29f;
-    compare(d, 1e-5);
+    static const struct { float q_and_k, scale, cap; } small[] = { { 1e6f, 1e-12f, 1e29f }, { 1e16f, 1e-32f, 1e26f }, { 1e15f, 1e-30f, 1e30f } };
+    for (int n = 0; n < 3; n++) {               /* scale / softcap is subnormal, 2^63 times it too, the scores are not small */
+        attn_desc d = make();
+        for (int64_t i = 0; i < B * Q * D; i++) q[i] *= small[n].q_and_k;
+        for (int64_t i = 0; i < B * K * D; i++) k[i] *= small[n].q_and_k;
+        d.flags = ATTN_SCALE, d.scale = small[n].scale, d.softcap = small[n].cap;
+        compare(d, 1e-5);
+    }
 }
 
 /* A sink far from the scores: its power of 2, or theirs, is the more exact the less of the row it is. */

@@ -440,6 +440,38 @@ static void test_sequences_alike(void **state)
     assert_int_equal(plan.threads, 1);
 }
 
+/* Whatever takes a description leaves no text of an older failure in its message. */
+static void test_messages(void **state)
+{
+    static const int64_t shape[4] = { 1, 1, 1, 8 };
+    static const struct { int call; const char *says; } cases[] = {
+        { 0, "not empty: src" }, { 1, "not empty: dst" }, { 2, ": dst" }, { 3, "threads" }, { 4, "heads must be at least 1" }, { 5, "packed buffer" }, { 6, "task" },
+        { 7, "plan" }, { 8, "by the name in attn_desc.backend, or else in ATTN_BACKEND: nonesuch" },
+    };
+    (void)state;
+    for (int i = 0; i < COUNT(cases); i++) {
+        char message[256] = "an older failure";
+        float x[8] = { 0 };
+        attn_desc d = { 0 };
+        attn_in src = { 0 };
+        attn_out dst = { 0 };
+        attn_plan plan;
+        attn_status s = ATTN_OK;
+        d.message = message, d.message_size = sizeof message;
+        src.data = i ? x : NULL;
+        if (i == 2) dst.data = x, dst.dtype = ATTN_INT8;
+        if (i == 3) d.threads = -1;
+        if (i > 4) d.batch = d.heads = d.q_len = d.kv_len = 1, d.head_dim = 8;
+        if (i == 8) d.backend = "nonesuch";
+        if (i < 4) s = attn_convert(shape, src, dst, &d);
+        else if (i < 6) s = attn_packed_qkv(&d, x, ATTN_F32, i == 4 ? ATTN_QKV_3HD : 9);
+        else if (i == 6) s = attn_parallel(&d, NULL, NULL, 1);
+        else s = attn_query(&d, NULL, i == 7 ? NULL : &plan);
+        if (!s || strncmp(message, attn_status_text(s), strlen(attn_status_text(s))) || !strstr(message, cases[i].says))
+            fail_msg("%d: %s, '%s'", cases[i].call, attn_status_name(s), message);
+    }
+}
+
 /* What does not fit is told with what there is. */
 static void test_too_large(void **state)
 {
@@ -529,7 +561,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_default), cmocka_unit_test(test_stale), cmocka_unit_test(test_why),
         cmocka_unit_test(test_query_workspace), cmocka_unit_test(test_environment), cmocka_unit_test(test_device_merge),
         cmocka_unit_test(test_device_convert), cmocka_unit_test(test_plan),
-        cmocka_unit_test(test_too_large), cmocka_unit_test(test_adaptive_chosen), cmocka_unit_test(test_sequences_alike),
+        cmocka_unit_test(test_too_large), cmocka_unit_test(test_adaptive_chosen), cmocka_unit_test(test_sequences_alike), cmocka_unit_test(test_messages),
     };
     if (argc > 1 && !strcmp(argv[1], "--child")) return child();
     return cmocka_run_group_tests_name("registry", tests, NULL, NULL);
