@@ -214,8 +214,9 @@
    where they are refused, nor with ATTN_NO_EXTENSIONS, where bits may differ. WebAssembly without
    shared memory has no threads.
    Compiled with -fopenmp it uses OpenMP's threads, else a small pthread pool; attn_desc.pool goes
-   before both. A child after fork() may call at once; with -fopenmp only with threads = 1 or a pool
-   of its own, for GNU's OpenMP hangs there. A host that calls an operator on all of its threads at once has attn_forward_team.
+   before both. A host that calls an operator on all of its threads at once has attn_forward_team. A
+   child after fork() may call at once; with -fopenmp only with threads = 1 or a pool of its own, for
+   GNU's OpenMP hangs there.
    threads = 0 asks for as many as omp_get_max_threads() says, or as there are processors that the
    calling thread may run on: read once, by the first call. How many wake follows from the lengths
    of the sequences, not from the room that they lie in. The pool's threads spin for 0.2 ms at most
@@ -775,8 +776,8 @@ ATTN_API attn_status attn_backward(const attn_desc *d, const attn_grad *g);
  * leads, at once: the inputs are complete before. Others compute what is left to compute, whoever
  * comes late finds it done. When a call returns, the outputs are complete and the status is that of
  * all. Before a team's next call all of its threads have returned. Threads that wait spin, and on
- * POSIX systems yield. d->pool is not asked; the workspace is what a query
- * with as many d->threads says. */
+ * POSIX systems yield. d->pool is not asked; the workspace is what a query with as many d->threads
+ * says. */
 typedef struct attn_team {
     int32_t threads; /* set once, all else 0 */
     attn_status status;

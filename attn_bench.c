@@ -4078,11 +4078,10 @@ static void measure_generate(job *j) {
                    (double)(prefill.v[DIM] + prefill.v[V_DIM]) *
                    (double)(prefill.v[HEADS] * prefill.v[BATCH]),
            estimate = flops / *rate_of(j->b, j->r->backend);
-    if (j->pass != FWD) {
-    } /* a gradient generates nothing */
-    else if (j->reference && estimate > REFERENCE_CALL_SECONDS)
+    const bool generates = j->pass == FWD, slow = j->reference && estimate > REFERENCE_CALL_SECONDS;
+    if (generates && slow)
         remark(j->r, NULL, "no prefill: the reference would take about %.0f s", estimate);
-    else n = time_prefills(j, &prefill, seconds);
+    else if (generates) n = time_prefills(j, &prefill, seconds);
     measure_time(j);
     j->r->ttft_stddev_ms = hypot(1e3 * deviation(seconds, n), j->r->stddev_ms);
     j->r->ttft_ms = 1e3 * median(seconds, n) + j->r->p50_ms;
@@ -7020,7 +7019,6 @@ static int make_directories(const char *dir, size_t *made) {
     return refuse("--output-dir %s: %s", dir, strerror(error));
 }
 
-/* Before anything is measured: the directory is there and its files can be written. */
 static bool is_same_file(const char *a, const char *b) {
     struct stat x, y;
     return a && b && !stat(a, &x) && !stat(b, &y) &&
@@ -7042,7 +7040,8 @@ static int overwrites_report(const bench *b, const char *flag, const char *path)
     return 0;
 }
 
-/* All that is written after the measurements can be: nothing is left where it cannot. */
+/* Before anything is measured: the directory is there and all files can be written. Else nothing is
+ * left. */
 static int prepare_files(const bench *b) {
     const options *o = &b->opt;
     char path[4096];
