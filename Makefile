@@ -81,6 +81,7 @@ setup:
 	dpkg -s $(PACKAGES) >/dev/null 2>&1 || { \
 	    $(SUDO) env DEBIAN_FRONTEND=noninteractive apt-get update -qq && \
 	    $(SUDO) env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends $(PACKAGES); } || exit 1; \
+	test/cross/setup.sh aarch64-linux-gnu/arm64; \
 	echo "== setup: $$(($$(date +%s) - start)).0 s"
 
 ## test          every test that belongs to CI; VERBOSE=1 shows their output

@@ -1,8 +1,9 @@
 # cross.mk - the ways of building for other machines (tests.mk), each with the emulator that runs it. Compilers: those of
-# test/cross/setup.sh; for the sample of CI clang, with a C library of `make setup`; for wasm PyPI's ziglang,
-# and for its sample, which is compiled alone, clang with Debian's wasi-libc.
+# test/cross/setup.sh; for CI's sample clang, with a C library of `make setup`; for wasm PyPI's ziglang,
+# and where it is compiled alone clang with Debian's wasi-libc.
 CROSS             = build/cross/usr
-WAY_neon          = $(CLANG) --target=aarch64-linux-gnu -O2
+WAY_neon          = $(CLANG) --target=aarch64-linux-gnu -O2 -Wno-unused-command-line-argument \
+                    -idirafter $(CROSS)/aarch64-linux-gnu/include -L$(CROSS)/aarch64-linux-gnu/lib
 WAY_neongcc       = $(CROSS)/bin/aarch64-linux-gnu-gcc -O2
 WAY_neonfast      = $(CROSS)/bin/aarch64-linux-gnu-gcc -Ofast
 WAY_armhf         = $(CROSS)/bin/arm-linux-gnueabihf-gcc -O2 -mfpu=neon-vfpv4

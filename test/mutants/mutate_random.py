@@ -19,7 +19,7 @@ look at what all others have passed.
 
 --fast gives each mutant eight seconds of the quick tests: what survives those is found quickly, and runs all by --again.
 
---ci draws 20 of attn.h with a seed that follows from its text, so that it turns and can be repeated, and gives each ten seconds of the
+--ci draws 20 of attn.h with a seed that follows from its text, so that it turns and can be repeated, and gives each eight seconds of the
 quick tests. Three or four of ten survive fifteen, half of them because nothing can notice them (test/results/mutation.md), so survivors alone must not
 make the run red: it fails below 7 caught of 20, which a rate of 0.65 does once in 500 runs and tests that have gone blind nearly always."""
 import argparse
@@ -88,7 +88,7 @@ STAGES = [
     tests_of("tsan", ["threads"], TSAN_OPTIONS="halt_on_error=1"),
 ]
 FAST = STAGES[:3]
-CI = list(FAST)                         # the same, each mutant with more time (Header.quick)
+CI = list(FAST)                         # the same tests, of the mutants that CI draws
 WRAP = [f"-Wl,--wrap={f}" for f in mutate.WRAPPED]
 ALONE = ("alloc", "process")            # linked with the mutant itself: allocators that fail; a library that is loaded beside it
 FORKS = ("process", "threads")          # what their children reach gcov does not see
@@ -187,7 +187,7 @@ class Header(Learning, Spliced):
 
     def __init__(self, pool, stages):
         self.stages, self.fast = self.stages_of(stages), stages is FAST
-        self.quick = self.QUICK if stages is FAST else 10 if stages is CI else None      # seconds of tests for each mutant
+        self.quick = self.QUICK if stages == FAST else None      # seconds of tests for each mutant
         self.source = (ROOT / self.file).read_text()
         self.regions = [tuple(self.source.index(name) if name else len(self.source) for name in pair) for pair in self.parts_drawn]
         self.clean, self.modules, self.reach, self.objects = OUT / "unchanged", {}, {}, {}
