@@ -49,6 +49,7 @@ def heeding():
     """Run in a child: what nohup or a shell's `&` made ignored is not, so that the signals of these tests reach it."""
     signal.signal(signal.SIGHUP, signal.SIG_DFL)
     signal.signal(signal.SIGINT, signal.SIG_DFL)
+    signal.signal(signal.SIGQUIT, signal.SIG_DFL)
 
 
 # ------------------------------------------------------------------------------------------- schema
@@ -1258,7 +1259,7 @@ def test_interrupt():
     with tempfile.TemporaryDirectory() as folder:       # a process that it waits for is told, once
         child = subprocess.Popen(
             [BENCH, *"1 256 4 64 --backend flash --iterations 2000 --processes 20 --format json --save-baseline".split(), os.path.join(folder, "b.csv")],
-            stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+            stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, preexec_fn=heeding)
         time.sleep(2)
         child.send_signal(signal.SIGQUIT)
         try:

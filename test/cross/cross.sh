@@ -33,7 +33,7 @@ builds() { # way, programs
     failed=$((failed + 1))
     return 1
 }
-row() { rows+=("| $1 | $2 | $3 | $4 |"); }
+row() { rows+=("| $1 | $(basename "$2") | $3 | $4 |"); }
 
 # machine, way, compiler, qemu's name, triple, programs, and how many descriptions of the grid
 emulated() {
@@ -104,7 +104,12 @@ wasm() { # what, way, options
     if ! builds "$way" grid; then row "$what" "clang of ziglang" "does NOT compile" ""; return; fi
     run "$way" grid env ATTN_ISA="$isa" "$python" test/cross/wasm.py "build/$way/grid" --count 300
     # shellcheck disable=SC2086
-    if [ "$isa" = simd128 ] && "$python" -m ziglang cc -target wasm32-wasi -O2 $flags -std=c99 -I. test/cross/speed.c -o build/wasm/speed 2>build/cross/speed.log; then
+    if [ "$isa" != simd128 ]; then :
+    elif ! "$python" -m ziglang cc -target wasm32-wasi -O2 $flags -std=c99 -I. test/cross/speed.c -o build/wasm/speed 2>build/cross/speed.log; then
+        failed=$((failed + 1))
+        echo "== failed: build of test/cross/speed.c"
+        tail -n 4 build/cross/speed.log
+    else
         simd=$(ATTN_ISA=simd128 "$python" test/cross/wasm.py build/wasm/speed)
         portable=$(ATTN_ISA=portable "$python" test/cross/wasm.py build/wasm/speed)
         ran="$ran; forward of d 64 beside each other in GFLOP/s: $simd, $portable"

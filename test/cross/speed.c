@@ -1,6 +1,7 @@
 /* speed.c - forward of one ISA, in GFLOP/s, for machines where attn_bench does not run: speed [seconds]. One thread. */
 #define ATTN_IMPLEMENTATION
 #include "attn.h"
+#include <stdio.h>
 
 enum { TOKENS = 512, HEADS = 4, DIM = 64, COUNT = TOKENS * HEADS * DIM };
 static float q[COUNT], k[COUNT], v[COUNT], o[COUNT];
