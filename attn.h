@@ -776,8 +776,7 @@ ATTN_API attn_status attn_backward(const attn_desc *d, const attn_grad *g);
  * leads, at once: the inputs are complete before. Others compute what is left to compute, whoever
  * comes late finds it done. When a call returns, the outputs are complete and the status is that of
  * all. Before a team's next call all of its threads have returned. Threads that wait spin, and on
- * POSIX systems yield. d->pool is not asked; the workspace is what a query with as many d->threads
- * says. */
+ * POSIX systems yield. d->pool is not asked; a query with as many d->threads says the workspace. */
 typedef struct attn_team {
     int32_t threads; /* set once, all else 0 */
     attn_status status;

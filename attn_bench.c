@@ -7040,8 +7040,7 @@ static int overwrites_report(const bench *b, const char *flag, const char *path)
     return 0;
 }
 
-/* Before anything is measured: the directory is there and all files can be written. Else nothing is
- * left. */
+/* Before anything is measured: the directory is there and all files can be written, or none is. */
 static int prepare_files(const bench *b) {
     const options *o = &b->opt;
     char path[4096];
