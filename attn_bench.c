@@ -4922,9 +4922,9 @@ static bool spread_make(spread *s, const bench_case *c, const method *m, int cou
     attn_mpi_cut(c->v[SEQ], m->split, count, s->q_cut);
     attn_mpi_cut(c->v[KV], m->split, count, s->k_cut);
     for (int r = 0; r < count && m < &methods[ULYSSES]; r++) {
-        int far = count - 1;
-        while (far > 0 && !(pairs_of(s, (r + far) % count, r) > 0)) far--;
-        s->hops[r] = far;
+        int most = count - 1;
+        while (most > 0 && !(pairs_of(s, (r + most) % count, r) > 0)) most--;
+        s->hops[r] = most;
     }
     return true;
 }
@@ -6297,7 +6297,7 @@ static void print_advice(FILE *f, const bench *b) {
             "read (GQA, batching)"},
     };
     bool head = false;
-    static const char *const far = "far from its limit: another backend, or instruction set";
+    static const char *const away = "far from its limit: another backend, or instruction set";
     for (int64_t i = 0; i < b->row_count; i++) {
         const row *r = &b->rows[i];
         if (fastest(b, r) != r || !*r->bound) continue;
@@ -6311,7 +6311,7 @@ static void print_advice(FILE *f, const bench *b) {
                 const double share = k == 1 ? r->peak_fraction : r->bandwidth_fraction;
                 print_advice_line(f, r,
                     k && isnan(share)  ? "how near its limit it is was not measured"
-                    : k && share < 0.5 ? far
+                    : k && share < 0.5 ? away
                                        : advice[k][1]);
             }
     }
@@ -8780,7 +8780,9 @@ static int attn_bench(int argc, char **argv) {
 #endif
     find_gpu(&b);
     strftime(b.date, sizeof b.date, "%Y-%m-%dT%H:%M:%SZ", gmtime(&now));
+#ifdef SIGXFSZ
     signal(SIGXFSZ, SIG_IGN); /* a file that may not grow is one of the file */
+#endif
     code = prepare(&b, &old);
     if (!code && b.opt.list) code = print_list(&b);
     else if (!code) {

@@ -16,12 +16,12 @@ gcc=x86_64-w64-mingw32-gcc cxx=x86_64-w64-mingw32-g++ clang="clang --target=x86_
 if command -v clang-cl-19 >/dev/null; then
     mkdir -p "$dir/sdk"
     printf '#include <stddef.h>\nvoid *malloc(size_t);void free(void *);char *getenv(const char *);\nvoid qsort(void *, size_t, size_t, int (*)(const void *, const void *));\n' >"$dir/sdk/stdlib.h"
-    printf '#include <stddef.h>\nvoid *memcpy(void *, const void *, size_t);void *memset(void *, int, size_t);\nint strcmp(const char *, const char *);size_t strlen(const char *);\n' >"$dir/sdk/string.h"
+    printf '#include <stddef.h>\nvoid *memcpy(void *, const void *, size_t);void *memset(void *, int, size_t);void *memchr(const void *, int, size_t);\nint strcmp(const char *, const char *);size_t strlen(const char *);\n' >"$dir/sdk/string.h"
     printf 'typedef long long time_t;typedef long clock_t;clock_t clock(void);\n#define CLOCKS_PER_SEC 1000\n' >"$dir/sdk/time.h"
     printf '#include <stdlib.h>\n' >"$dir/sdk/malloc.h"
     printf '#define ATTN_IMPLEMENTATION\n#include "attn.h"\n' >"$dir/impl.c"
     cl="clang-cl-19 --target=x86_64-pc-windows-msvc /W4 -Wextra /WX -Wno-unused-command-line-argument -imsvc $dir/sdk -I. /c $dir/impl.c /Fo$dir/cl.obj"
-    check "clang-cl: every ISA compiles" "$cl /std:c11 /O1 && nm $dir/cl.obj > $dir/names && grep -q attn__flash_rows__avx512 $dir/names && grep -q attn__flash_rows__avx2 $dir/names"
+    check "clang-cl: every ISA compiles" "$cl /std:c11 /O1 && nm $dir/cl.obj > $dir/names && grep -q attn__backward_rows__avx512 $dir/names && grep -q attn__backward_rows__avx2 $dir/names"
     check "clang-cl: C++" "$cl /TP /std:c++17 -DATTN_ONLY_PORTABLE"
     check "clang-cl: plain C, which is left to cl" "$cl /std:c11 -DATTN_NO_EXTENSIONS && nm $dir/cl.obj > $dir/names && [ -s $dir/names ] && ! grep -E '__avx| U [A-Z]' $dir/names"
 else
@@ -44,7 +44,7 @@ check "gcc: the smoke test" "$gcc -static -std=c99 -O2 $warn -I. test/build/smok
 check "clang: the smoke test" "$clang -std=c99 -O1 $warn -I. test/build/smoke.c -c -o $dir/smoke.o && $gcc -static $dir/smoke.o -o $dir/smoke-clang.exe"
 check "gcc without threads" "$gcc -static -std=c99 -O1 $warn -DATTN_NO_THREADS -I. test/build/smoke.c -o $dir/smoke-single.exe"
 check "gcc: no AVX, whose spills would be misaligned (gcc bug 54412)" "x86_64-w64-mingw32-nm $dir/before-gcc.o > $dir/names &&
-    grep -q attn__flash_rows__portable $dir/names && ! grep __avx $dir/names"
+    grep -q attn__backward_rows__portable $dir/names && ! grep __avx $dir/names"
 # The spill itself: a vector of 32 bytes that lives over a call lies on a stack aligned to 16. Debian's gcc is patched to move it by
 # instructions that do not mind; another one's assembler can be told to.
 cat >"$dir/spill.c" <<'C'
