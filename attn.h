@@ -4030,7 +4030,7 @@ static attn_status attn__named(const attn_desc *d, const attn_backend **named) {
 static attn_status attn__choose(
     const attn_desc *d, const attn_grad *g, attn_plan *plan, const attn_backend **chosen) {
     const attn_status named = attn__named(d, chosen);
-    if (named == ATTN_ERR_BACKEND_UNKNOWN)
+    if (!ATTN__SMALL && named == ATTN_ERR_BACKEND_UNKNOWN)
         attn__write(plan->why, sizeof plan->why, 0, attn__name_asked(d));
     if (named) return named;
     if (*chosen) {
@@ -4118,12 +4118,8 @@ ATTN__INLINE float attn__cap_ratio(const attn_desc *d, float *first) {
     double cap = bits < 0x00800000u ? (double)bits * 1.4012984643248171e-45 : (double)d->softcap,
            r = (double)d->scale / cap, most = 3.4028234663852886e38, least = 1.0842021724855044e-19;
     *first = 1;
-    if (r < least && r > -least) { /* 2^-63 */
-        *first = (float)least;
-        r /= least;
-    }
-    /* once more where that is subnormal still: products that are 0 then have scores that are */
-    if (r < 1.1754943508222875e-38 && r > -1.1754943508222875e-38) {
+    /* 2^-63, and once more: products that this makes 0 have scores that are */
+    for (int n = 0; n < 2 && (attn__bits((float)r) & 0x7fffffffu) < 0x00800000u; n++) {
         *first *= (float)least;
         r /= least;
     }
@@ -13392,7 +13388,8 @@ ATTN__NOINLINE void ATTN__(score_row)(
     const int sloped = d->alibi != NULL;
     const int shared = d->bias_scale != NULL;
     float held = shared ? d->bias_scale[h] : 1, part = 1;
-    if (held < 1 && held > -1) part = ATTN__HELD; /* a quarter of it might be subnormal: 0 */
+    /* a quarter of what is below 1 might be subnormal: 0, but not on a small machine */
+    if (!ATTN__SMALL && (attn__bits(held) & 0x7fffffffu) < 0x3f800000u) part = ATTN__HELD;
     else held *= ATTN__HELD;
     float scale = d->scale;
     if (!capped && scale < 1e-30f && scale > -1e-30f) { /* divided by 4 it might be subnormal: 0 */
