@@ -53,6 +53,15 @@ void unit_l2(int64_t bytes)
     attn__machine_known.l2 = bytes ? bytes : own;
 }
 
+/* As on a processor that writes large copies past its caches, whether it is one or not; 0: as it is. While no call runs. */
+void unit_stream(int always);
+void unit_stream(int always)
+{
+    static uint32_t own;
+    if (!own) own = attn__machine()->has | 1u << 31;
+    attn__machine_known.has = (own & ~(1u << 31)) | (always ? ATTN__CPU_STREAM : 0);
+}
+
 /* What the largest eigenvalue of X^T X is at most; X[rows][n], n a multiple of 16; room[2][n][n]. */
 double unit_eigenvalue(const float *X, int64_t rows, int64_t n, float *room);
 #if ATTN__ADAPTIVE

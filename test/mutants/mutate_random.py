@@ -87,8 +87,7 @@ STAGES = [
     tests_of("asan", ["edges", "memory", "thin", "parallel", "lengths", "tolerance", "overlap", "grid --count 60 --cost 16 --seed 80"]),
     tests_of("tsan", ["threads"], TSAN_OPTIONS="halt_on_error=1"),
 ]
-FAST = STAGES[:3]
-CI = list(FAST)                         # the same tests, of the mutants that CI draws
+FAST = STAGES[:3]                      # CI's too
 WRAP = [f"-Wl,--wrap={f}" for f in mutate.WRAPPED]
 ALONE = ("alloc", "process")            # linked with the mutant itself: allocators that fail; a library that is loaded beside it
 FORKS = ("process", "threads")          # what their children reach gcov does not see
@@ -750,7 +749,7 @@ def main():
     with concurrent.futures.ThreadPoolExecutor(options.jobs) as pool:
         # --ci: one program's tests have to be built and to pass first; the GPU's mutants take a minute each, and ten for the first of a kind
         files = options.file or ([Header.name] if options.ci else [t.name for t in TARGETS])
-        stages = CI if options.ci else FAST if options.fast else STAGES
+        stages = FAST if options.ci or options.fast else STAGES
         targets = [t(pool, stages) for t in [*TARGETS, Mpi] if t.name in files]
         for target in targets:
             if not options.ci:

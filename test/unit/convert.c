@@ -156,6 +156,47 @@ static void test_layouts(void **state)
         }
 }
 
+/* Large copies in another order, which some processors write past their caches, and pretended ones: whole lines and not, at every place
+ * of 64 bytes; rows come to where they belong, and nothing else is written. */
+void unit_stream(int always);
+void unit_l2(int64_t bytes);
+static void test_streamed(void **state)
+{
+    static const int64_t width[] = { 64, 128, 192, 48, 60 };            /* bytes of a row */
+    (void)state;
+    unit_stream(1);
+    unit_l2(1);
+    for (int64_t w = 0; w < COUNT(width); w++)
+        for (int64_t off = 0; off <= 64; off += 4)
+            for (int type = 0; type < 2; type++)
+                for (int way = 0; way < 4; way++) {
+                    const int64_t size = dtype_size(type ? ATTN_BF16 : ATTN_F32), dim = width[w] / size, gap = way & 2 ? 64 / size : 0;
+                    int64_t shape[4] = { B, S, H, dim };
+                    char src[B * S * H * 192], dst[64 + B * S * H * 256 + 64 + 64], want[sizeof dst];
+                    char *to = dst + (64 - (uintptr_t)dst % 64) + off;
+                    attn_in in = { 0 };
+                    attn_out out = { 0 };
+                    uint64_t r = 11;
+                    for (size_t i = 0; i < sizeof src; i++) src[i] = (char)random_bits(&r);
+                    memset(dst, 0x5a, sizeof dst);
+                    memset(want, 0x5a, sizeof want);
+                    in.data = src, in.dtype = out.dtype = type ? ATTN_BF16 : ATTN_F32;
+                    in.layout = way & 1 ? ATTN_BHSD : ATTN_BSHD;
+                    out.data = to;
+                    out.stride[2] = way & 1 ? dim + gap : S * (dim + gap), out.stride[1] = way & 1 ? H * (dim + gap) : dim + gap;
+                    out.stride[0] = S * H * (dim + gap);
+                    assert_ok(attn_convert(shape, in, out, NULL));
+                    for (int64_t b = 0; b < B; b++)
+                        for (int64_t s = 0; s < S; s++)
+                            for (int64_t h = 0; h < H; h++)
+                                memcpy(want + (to - dst) + at(out.stride, b, s, h) * size,
+                                       src + (way & 1 ? (b * H + h) * S + s : (b * S + s) * H + h) * width[w], (size_t)width[w]);
+                    if (memcmp(dst, want, sizeof dst)) fail_msg("rows of %d bytes, %d bytes behind a line, way %d", (int)width[w], (int)off, way);
+                }
+    unit_l2(0);
+    unit_stream(0);
+}
+
 /* Q, K and V apart, packed into one tensor, and apart again. */
 static void test_packed_round_trip(void **state)
 {
@@ -453,7 +494,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_all_f16), cmocka_unit_test(test_all_bf16), cmocka_unit_test(test_rounding), cmocka_unit_test(test_wide_nan),
-        cmocka_unit_test(test_layouts), cmocka_unit_test(test_packed_round_trip), cmocka_unit_test(test_packed_views),
+        cmocka_unit_test(test_layouts), cmocka_unit_test(test_streamed), cmocka_unit_test(test_packed_round_trip), cmocka_unit_test(test_packed_views),
         cmocka_unit_test(test_packed_overwrites), cmocka_unit_test(test_source_strides),
         cmocka_unit_test(test_threads_and_empty), cmocka_unit_test(test_blocks), cmocka_unit_test(test_block_layouts), cmocka_unit_test(test_shapes),
     };
