@@ -217,8 +217,8 @@
    before both. A host that calls an operator on all of its threads at once has attn_forward_team. A
    child after fork() may call at once; with -fopenmp only with threads = 1 or a pool of its own, for
    GNU's OpenMP hangs there.
-   threads = 0 asks for as many as omp_get_max_threads() says, or as there are processors that the
-   calling thread may run on: read once, by the first call. How many wake follows from the lengths
+   threads = 0 asks for as many as ATTN_THREADS says, or omp_get_max_threads(), or as there are
+   processors that the calling thread may run on: read once, by the first call. How many wake follows from the lengths
    of the sequences, not from the room that they lie in. The pool's threads spin for 0.2 ms at most
    behind a call, where there is a processor for each, then sleep. They leave the host's signals
    alone, SIGTERM and SIGINT too: a main that ends by pthread_exit, so that the process ends with
@@ -227,7 +227,8 @@
    itself is none; a shared object that is unloaded ends its threads (on Windows it stays loaded
    until attn_shutdown has ended them).
    Environment, read once: ATTN_ISA=avx512|avx2|neon|simd128|portable, ATTN_BACKEND=name (for calls
-   that name none).
+   that name none), ATTN_THREADS=1..1024 (for those whose threads are 0; anything else counts as not
+   set).
 
  6. TO ADD
    a dtype     a row in ATTN_DTYPE_LIST (sizes, validation and messages follow it), one load and one
@@ -836,7 +837,8 @@ ATTN_API const char *attn_status_text(attn_status s); /* never NULL */
 ATTN_API const char *attn_status_name(attn_status s); /* "ATTN_ERR_HEADS" */
 /* "avx512", "avx2", "neon", "simd128", "portable"; "none" if ATTN_ISA asks in vain */
 ATTN_API const char *attn_isa(void);
-/* threads that 0 stands for: OpenMP's, or the processors that the first call might run on */
+/* threads that 0 stands for: ATTN_THREADS in the environment, or OpenMP's, or the processors that
+ * the first call might run on */
 ATTN_API int32_t attn_threads(void);
 /* joins and frees the lazily started threads, and what backends keep; usable again after */
 ATTN_API void attn_shutdown(void);
@@ -3202,13 +3204,14 @@ __attribute__((destructor)) static void attn__unload(void) {
     attn__lock_give(&attn__pool.owner);
 }
 #endif
+static int32_t attn__processors(void);
 static void attn__pool_run(attn__wrapped *work, int64_t n, int32_t threads) {
     if (n > INTPTR_MAX - 1024 || !attn__lock_try(&attn__pool.owner)) {
         attn__serial(attn__run_inside, work, n);
         return;
     }
     const int cancel = attn__cancel_never();
-    const int32_t spins = threads <= attn_threads() ? ATTN__SPINS : 0;
+    const int32_t spins = threads <= attn__processors() ? ATTN__SPINS : 0;
     attn__lock_take(&attn__pool.lock);
     attn__pool_start(threads - 1);
     attn__pool.work = work;
@@ -3344,7 +3347,7 @@ static void attn__team_run(void *user, attn__task task, void *arg, int64_t n) {
 
 /* ============================================================================ >>dispatch ====
    Which ISA, how many threads, how large the caches: found once. ATTN_ISA forces an ISA,
-   ATTN_BACKEND a backend. */
+   ATTN_BACKEND a backend, ATTN_THREADS how many threads. */
 /* A tile of a product of matrices (>>tile). */
 typedef void (*attn__mm)(int kind, const float *A, int64_t lda, const float *B, int64_t ldb,
     int64_t K, int64_t lead, float *C, int64_t ldc, float *x);
@@ -3465,10 +3468,10 @@ typedef struct attn__kernels {
 } attn__kernels;
 
 typedef struct attn__machine_info {
-    const attn__kernels *isa; /* NULL: ATTN_ISA asks for what is not there */
-    int32_t threads;
-    int64_t l2;   /* bytes */
-    uint32_t has; /* ATTN__CPU_.. */
+    const attn__kernels *isa;    /* NULL: ATTN_ISA asks for what is not there */
+    int32_t processors, threads; /* how many threads where 0 are asked for */
+    int64_t l2;                  /* bytes */
+    uint32_t has;                /* ATTN__CPU_.. */
     char backend_name[32];
     const char *backend; /* ATTN_BACKEND or NULL */
 } attn__machine_info;
@@ -3543,6 +3546,12 @@ static uint32_t attn__cpu_has(int64_t *l2) {
 }
 #endif
 
+/* 1 to 1024 in decimal digits; 0: something else, or nothing. */
+ATTN__UNUSED static int32_t attn__threads_of(const char *text) {
+    int32_t n = 0;
+    for (; text && *text >= '0' && *text <= '9' && n <= 1024; text++) n = n * 10 + (*text - '0');
+    return text && !*text && n <= 1024 ? n : 0;
+}
 static void attn__machine_read(attn__machine_info *m) {
 #ifdef ATTN_NO_GETENV
     const char *isa = NULL, *backend = NULL;
@@ -3551,7 +3560,11 @@ static void attn__machine_read(attn__machine_info *m) {
 #endif
     memset(m, 0, sizeof *m);
     m->l2 = 1 << 20;
-    m->threads = attn__cpu_count();
+    m->processors = m->threads = attn__cpu_count();
+#if ATTN__PARALLEL && !defined(ATTN_NO_THREADS) && !defined(ATTN_NO_GETENV)
+    const int32_t threads = attn__threads_of(getenv("ATTN_THREADS"));
+    if (threads) m->threads = threads;
+#endif
     const uint32_t has = m->has = attn__cpu_has(&m->l2);
     const attn__kernels *k;
     uint32_t needs;
@@ -3762,6 +3775,9 @@ ATTN_API attn_status attn_query(const attn_desc *in, const attn_grad *gin, attn_
 }
 
 ATTN_API int32_t attn_threads(void) { return attn__machine()->threads; }
+#if ATTN__POOL
+static int32_t attn__processors(void) { return attn__machine()->processors; }
+#endif
 ATTN_API const char *attn_isa(void) {
     return attn__machine()->isa ? attn__machine()->isa->name : "none";
 }

@@ -554,15 +554,58 @@ static void test_environment(void **state)
     assert_child(NULL, "sse9", NULL, NULL, "ATTN_ERR_ISA", NULL);
 }
 
+/* What attn_threads says where the environment has this; NULL: nothing. */
+static int threads_of(const char *text)
+{
+    int status;
+    const pid_t pid = fork();
+    if (pid == 0) {
+        unsetenv("ATTN_THREADS");
+        if (text) setenv("ATTN_THREADS", text, 1);
+        unit_again("registry", "--threads");
+        _exit(0);
+    }
+    waitpid(pid, &status, 0);
+    assert_true(WIFEXITED(status));
+    return WEXITSTATUS(status);
+}
+static void test_threads_asked(void **state)
+{
+    static const char *const none[] = { "", "0", "x", "3x", " 3", "-3", "+3", "1025", "4294967299", "18446744073709551619" };
+    const int own = threads_of(NULL);
+    (void)state;
+    assert_true(own > 0);
+    for (int i = 0; i < COUNT(none); i++)
+        if (threads_of(none[i]) != own) fail_msg("ATTN_THREADS=\"%s\" counts", none[i]);
+    for (int n = 1; n < 250; n += 83) {
+        char text[16];
+        snprintf(text, sizeof text, "%d", n);
+        assert_int_equal(threads_of(text), n);
+    }
+    assert_int_equal(threads_of("007"), 7);
+    assert_int_equal(threads_of("1024"), 250);
+}
+/* What a call plans with keeps to it. No more than 250: a process says no more. */
+static int count_threads(void)
+{
+    static const problem_case large = { .b = 1, .sq = 300, .sk = 300, .h = 8, .d = 8 };
+    problem p = problem_make(&large, 6);
+    attn_plan plan;
+    const int n = attn_threads(), wrong = attn_query(&p.d, NULL, &plan) || plan.threads > n || (n > 1 && plan.threads < 2);
+    problem_free(&p);
+    return wrong ? 0 : n < 250 ? n : 250;
+}
+
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_built_in), cmocka_unit_test(test_automatic), cmocka_unit_test(test_third_party),
         cmocka_unit_test(test_default), cmocka_unit_test(test_stale), cmocka_unit_test(test_why),
-        cmocka_unit_test(test_query_workspace), cmocka_unit_test(test_environment), cmocka_unit_test(test_device_merge),
+        cmocka_unit_test(test_query_workspace), cmocka_unit_test(test_environment), cmocka_unit_test(test_threads_asked), cmocka_unit_test(test_device_merge),
         cmocka_unit_test(test_device_convert), cmocka_unit_test(test_plan),
         cmocka_unit_test(test_too_large), cmocka_unit_test(test_adaptive_chosen), cmocka_unit_test(test_sequences_alike), cmocka_unit_test(test_messages),
     };
     if (argc > 1 && !strcmp(argv[1], "--child")) return child();
+    if (argc > 1 && !strcmp(argv[1], "--threads")) return count_threads();
     return cmocka_run_group_tests_name("registry", tests, NULL, NULL);
 }
