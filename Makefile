@@ -107,7 +107,8 @@ results: attn_bench
 ## targets       measure every speed that the CPU backend sets itself, into test/results/targets.md, on an idle machine
 targets: build/targets
 	@mkdir -p test/results
-	@{ build/targets && ATTN_ISA=avx2 build/targets && printf '\n' && python3 test/build/sizes.py whole; } | tee build/targets.md
+	@{ build/targets && ATTN_ISA=avx2 build/targets && printf '\n' && python3 test/build/sizes.py whole && \
+	   printf '\n' && python3 test/cross/mca.py build/neongcc/impl.o; } | tee build/targets.md
 	@mv build/targets.md test/results/targets.md
 build/targets: test/bench/targets.c test/common/random.h attn.h
 	@mkdir -p build

@@ -147,13 +147,8 @@ machines "$@"
     echo "| machine | compiler | how far | what |"
     echo "|---|---|---|---|"
     printf '%s\n' "${rows[@]}"
-    if [ -e build/neongcc/impl.o ] && command -v llvm-mca-19 >/dev/null; then
-        echo
-        echo "NEON's inner loops by llvm-mca 19, gcc -O2: an ESTIMATE, nothing measured, of the fraction of the FMAs that the model of the"
-        echo "processor can begin (LLVM takes for apple-m1 the model of Cyclone, which begins three in a cycle; the M1 begins four)."
-        echo
-        python3 test/cross/mca.py build/neongcc/impl.o
-    fi
+    echo
+    python3 test/cross/mca.py build/neongcc/impl.o
 } | tee build/cross/machines.md
 [ $# -gt 0 ] || cp build/cross/machines.md test/results/machines.md
 finish

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""llvm-mca's estimate of the inner loops of NEON's tiles: mca.py OBJECT.o; a row of a table for each tile, nothing measured."""
+"""llvm-mca's estimate of the inner loops of NEON's tiles: mca.py OBJECT.o, compiled by gcc -O2; a row of a table for each tile, nothing
+measured. In machines.md (make test-cross) and in targets.md (make targets)."""
 import os
 import re
 import shutil
@@ -28,10 +29,14 @@ def cycles(mca, core, code):
 
 def main():
     mca, objdump = shutil.which("llvm-mca-19"), shutil.which("aarch64-linux-gnu-objdump")
-    if not mca or not objdump:
-        print("skipped: no llvm-mca-19 (llvm-19), or no aarch64-linux-gnu-objdump")
+    missing = "no llvm-mca-19 (llvm-19)" if not mca else "no aarch64-linux-gnu-objdump" if not objdump else \
+              f"no {sys.argv[1]} (make test-cross)" if not os.path.exists(sys.argv[1]) else None
+    if missing:
+        print(f"skipped: the estimate of NEON's inner loops, {missing}")
         return 0
     text = disasm.disassembly(objdump, sys.argv[1])
+    print("NEON's inner loops by llvm-mca 19, gcc -O2: an ESTIMATE, nothing measured, of the fraction of the FMAs that the model of the\n"
+          "processor can begin (LLVM takes for apple-m1 the model of Cyclone, which begins three in a cycle; the M1 begins four).\n")
     print("| tile | instructions | FMAs | loads |" + "".join(f" {c} |" for c, _ in CORES))
     print("|---|---|---|---|" + "---|" * len(CORES))
     for nv in (4, 3, 2):
