@@ -6123,6 +6123,14 @@ ATTN__INLINE void attn__fetch(
     const void *data, int32_t dtype, int64_t at, int64_t stride, int64_t dim) {
     attn__fetch_row(data, dtype, (int64_t)((uint64_t)at + ATTN__AHEAD * (uint64_t)stride), dim);
 }
+/* What decode reads soon: into L1, or into L2 alone. */
+ATTN__INLINE void attn__fetch_to(int l2, const char *p) {
+    if (l2) ATTN__PREFETCH(p, 2);
+    else ATTN__PREFETCH(p, 3);
+}
+/* Whether L2 is better where products wait for memory or where L1 keeps few of the rows, which lie a
+ * power of two apart. */
+ATTN__INLINE int attn__fetches_l2(void) { return (attn__machine()->has & ATTN__CPU_FETCH_L2) != 0; }
 ATTN__INLINE float attn__kv_scale(
     const attn_desc *d, const attn__sequence_view *s, const attn_in *t, int64_t j, int64_t h) {
     return t->scale ? t->scale[attn__k_at(d, s, t->scale_stride, j, h)] : 1;
@@ -6544,7 +6552,8 @@ ATTN__NOINLINE void attn__thin_chunk(const attn__group *g, const attn_in *t, int
         m->first = attn__k_at(d, s, t->stride, j, h);
         m->step = t->stride[1];
     }
-    m->fetch_l2 = (attn__machine()->has & ATTN__CPU_FETCH_L2) != 0;
+    m->fetch_l2 = attn__fetches_l2() && (t->dtype == ATTN_F32 || t->dtype == ATTN_F16 ||
+                                            t->dtype == ATTN_BF16 || t->dtype == ATTN_INT16);
     if (g->heads > 1) attn__thin_gang(g, t, j, end, then, from, k, m);
     else attn__thin_ahead(g, t, j, end, then, from, k, m);
     if (t->scale && s->pages) {
@@ -8337,8 +8346,8 @@ static void attn__filter_rows(
 
 #if ATTN__DECODE
 #define ATTN__DECODE_LD (ATTN__THIN_CHUNK + 16)
-#define ATTN__DECODE_AHEAD \
-    32 /* rows: more do not stay in L1, where they are a power of two apart */
+/* Rows: of those that are a power of two apart more do not stay in L1. */
+#define ATTN__DECODE_AHEAD (attn__fetches_l2() ? 64 : 32)
 /* Keys of a chunk of which one plane of k or v is read: the n-th is key key[n] of the chunk. */
 typedef struct attn__listed {
     int64_t n;
@@ -8382,6 +8391,7 @@ static attn__thin attn__decode_thin(const attn_in *t, int64_t dim, attn__listed 
     m.n = l->n;
     m.dim = dim;
     m.dtype = plane.dtype = ATTN_INT8;
+    m.fetch_l2 = attn__fetches_l2();
     m.ldo = ATTN__DECODE_LD;
     if (!attn__thin_reads(&plane, dim, 0)) isa->thin_widen(&m, NULL, room);
     return m;
@@ -13823,13 +13833,10 @@ ATTN__NOINLINE void ATTN__(group_softmax)(const attn__group *g, float *max, floa
 #else
 #define ATTN__THIN_NARROW(X)
 #endif
-/* The line at p; of int16 that of the low bytes too. What is as fast from L2 as it is computed is
- * fetched no nearer where that is cheaper. */
+/* The line at p; of int16 that of the low bytes too. */
 ATTN__INLINE void ATTN__(thin_fetch)(const attn__thin *m, const char *p, int32_t dtype) {
-    if (m->fetch_l2 && (dtype == ATTN_F32 || dtype == ATTN_F16 || dtype == ATTN_BF16))
-        ATTN__PREFETCH(p, 2);
-    else ATTN__PREFETCH(p, 3);
-    if (dtype == ATTN_INT16) ATTN__PREFETCH(p + ATTN_PLANE, 3);
+    attn__fetch_to(m->fetch_l2, p);
+    if (dtype == ATTN_INT16) attn__fetch_to(m->fetch_l2, p + ATTN_PLANE);
 }
 /* Vectors of V in a panel: those of two rows of O stay in registers. What takes more than an
  * instruction or two to widen. */
@@ -14709,6 +14716,7 @@ static float ATTN__(square)(float *x, int64_t n) {
 /* T, by products of int16 with q's codes. */
 ATTN__NOINLINE void ATTN__(decode_dots_int16)(const attn__decode *p, const attn__listed *l) {
     const int64_t dim = p->job->d->head_dim;
+    const int l2 = attn__fetches_l2();
     const int8_t *data = (const int8_t *)p->job->d->k.data;
     for (int64_t r = 0; r < p->u.rows; r += 4)
         for (int64_t x = 0; x < l->n; x += 4) {
@@ -14724,7 +14732,7 @@ ATTN__NOINLINE void ATTN__(decode_dots_int16)(const attn__decode *p, const attn_
                 ATTN__I k[4];
                 ATTN__UNROLL for (int y = 0; y < 4; y++) {
                     k[y] = ATTN__(spread)(key[y] + c);
-                    if (!r && c % 64 == 0) ATTN__PREFETCH(l->next[x + y] + c, 3);
+                    if (!r && c % 64 == 0) attn__fetch_to(l2, l->next[x + y] + c);
                 }
                 ATTN__UNROLL for (int n = 0; n < 4; n++) {
                     ATTN__I part;
