@@ -3919,7 +3919,8 @@ template <class S, bool ROWS, bool TRANSPOSED, int AT> struct gpu_grad_left {
             return;
         }
         if constexpr (S::ALIGN >= 16) {
-            const uint32_t most = (uint32_t)last * (uint32_t)x.stride + dim_offset(x);
+            const uint32_t most =
+                (uint32_t)min(last, (int32_t)S::BN - 1) * (uint32_t)x.stride + dim_offset(x);
             GPU_UNROLL for (uint32_t r = 0; r < 4; r++)
                 gpu_words_copy<S::WORDS>(next[r], first + min(offset(x, r), most));
         } else {

@@ -1420,6 +1420,41 @@ static void agrees_backward(proof_case *c, const char *what) {
     proof_answer_free(&a);
     free(host), free(device);
 }
+/* Rows of which those of one sequence span more than 4 GiB, as many bytes less than a row; q and dout, or k and v, as close together: the same bits. */
+static void far_apart_gradients_of(int keys, int32_t dtype, uint32_t flags) {
+    enum { N = 130, D = 64 };
+    const int64_t step = ((int64_t)1 << 24) - 64, size = dtype_size(dtype);
+    proof_case c;
+    hip_place p;
+    char *far[2];
+    shape(&c, 1, N, N, 1, 1, D, 0, dtype);
+    c.d.flags = flags;
+    proof_draw draw = grad_draw(&c, dtype);
+    proof_bind_all(&c, &draw);
+    solved(&c);
+    CHECK(!proof_call(&c, 1), "%s", c.message);
+    char *want = outputs(&c, outputs(&c, NULL)), *got = outputs(&c, NULL);
+    proof_reset(&c);
+    hip_place_make(&c, &p, HIP_BACKWARD);
+    attn_in *in[2][2] = {{&p.d.q, &p.g.dout}, {&p.d.k, &p.d.v}};
+    for (int i = 0; i < 2; i++) {
+        attn_in *x = in[keys][i];
+        hip_must(hipMalloc((void **)&far[i], (size_t)(((N - 1) * step + D) * size)), "hipMalloc of more than 4 GiB");
+        for (int64_t n = 0; n < N; n++)
+            hip_must(hipMemcpy(far[i] + n * step * size, (const char *)x->data + n * D * size, (size_t)(D * size), hipMemcpyDeviceToDevice), "hipMemcpy");
+        x->data = far[i], x->stride[0] = N * step, x->stride[1] = step, x->stride[2] = D;
+    }
+    CHECK(!attn_backward(&p.d, &p.g), "%s", c.message);
+    hip_place_fetch(&c, &p);
+    CHECK(!memcmp(outputs(&c, got), want, outputs_size(&c)), "dtype %d, rows of %s: other bits than close together", dtype, keys ? "k and v" : "q and dout");
+    for (int i = 0; i < 2; i++) hip_must(hipFree(far[i]), "hipFree");
+    hip_place_free(&c, &p);
+    free(want), free(got), proof_free(&c);
+}
+static void far_apart_gradients(void) {
+    registered();
+    for (int i = 0; i < 8; i++) far_apart_gradients_of(i & 1, i & 2 ? ATTN_BF16 : ATTN_F16, i & 4 ? ATTN_CAUSAL : 0);
+}
 static void refused_backward(const proof_case *c, const attn_desc *d, const attn_grad *g, attn_status want, const char *what) {
     attn_status s = attn_backward(d, g);
     CHECK(s == want, "%s: %s (%s), not %s", what, attn_status_name(s), d->message, attn_status_name(want));
@@ -3044,7 +3079,7 @@ static const struct { const char *name; void (*body)(void); const char *variable
     TEST(failing_calls_host), TEST(failing_calls_device), TEST(nothing_leaks), TEST(nothing_is_kept), TEST(workspace_is_enough), TEST(the_choice),
     TEST(two_threads), TEST(every_layout), TEST(conversion), TEST(the_times), TEST(garbage_lengths), TEST(batch_invariant), TEST(infinite_keys), TEST(far_scores), TEST(far_sinks), TEST(tiny_softcap), TEST(far_softcap),
     SIMULATED(nan_costs, "HIPSIM_REPORT", "a file"), TEST(full_nan), TEST(spoiled_beside_sink), TEST(far_keys), TEST(long_sums), TEST(equal_products), TEST(many_lengths), TEST(large_and_even), TEST(small_weights), TEST(largest_scores), TEST(scores_of_any_f32), TEST(small_lse), TEST(one_large_query), TEST(as_many_as_may_be), TEST(launches_end_below_2_32), TEST(climbing_scores), TEST(output_types), TEST(no_query), TEST(odd_strides_of_one), TEST(no_code),
-    WITH(far_apart, "HIPSIM_POISON", "0"),
+    WITH(far_apart, "HIPSIM_POISON", "0"), WITH(far_apart_gradients, "HIPSIM_POISON", "0"),
     TEST(backward_agrees), TEST(backward_pointers), TEST(backward_workspaces), TEST(backward_bias_shapes), TEST(backward_of_nothing), TEST(backward_spoiled), TEST(backward16_agrees), TEST(backward16_spoiled), TEST(backward16_spoiled_wide), TEST(backward16_range), TEST(backward16_ends), TEST(backward16_largest), TEST(backward16_mean), TEST(backward_far), TEST(backward_any_lse), TEST(backward_cancelling), TEST(far_windows), TEST(backward_one_above),
     TEST(backward_long_sums), TEST(backward_invariant), TEST(backward_pieces), TEST(backward_garbage), TEST(backward_wide), TEST(failing_backward_host), TEST(failing_backward_device),
     TEST(cache_bytes), TEST(shared_slots), TEST(garbage_pages), TEST(spoiled_codes), TEST(cache_pointers), TEST(failing_append_host), TEST(failing_append_device),
