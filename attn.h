@@ -382,7 +382,7 @@ typedef struct attn_out {
  *            range with cu); start_k[b]: its first valid key. Key j of a sequence is buffer token
  *            start_k + j; a column of bias, mask and dbias is a buffer token, key j's start_k + j.
  *            Of tokens that are not valid o, dq, dk and dv become 0, or stay with ATTN_ACCUMULATE,
- *            and lse -infinity.
+ *            and lse -infinity, or the sink.
  *   slots    k, v are [slots, kv_len, kv_heads, dim], sequence b is at slot[b].
  *   paged    k, v are [pages, page_size, kv_heads, dim]; token t of sequence b is at page
  *            block_table[b * max_pages + t / page_size], place t % page_size; kv_len is the
@@ -914,9 +914,11 @@ ATTN_API attn_status attn_mpi_decode(const attn_desc *d, const attn_mpi *m, MPI_
 ATTN_API attn_status attn_time(
     void (*fn)(void *), void *user, const attn_timing_opts *opts, attn_timing *t);
 ATTN_API double attn_seconds(void); /* monotonic clock */
-/* measured now: f32 FMA; bf16: or its native dot, the larger */
+/* measured now: f32 FMA; bf16: or its native dot, the larger; 0 of a dtype that is none. threads:
+ * 0 or less: all */
 ATTN_API double attn_peak_gflops(int32_t dtype, int32_t threads);
-/* measured now: reading a buffer of so many bytes; 0 where there is no memory for it */
+/* measured now: reading a buffer of so many bytes, 512 for each thread at least; 0 where there is no
+ * memory for it */
 ATTN_API double attn_bandwidth_gbytes(size_t bytes, int32_t threads);
 #endif
 /* Defined by attn_hip.c only. */
@@ -1230,7 +1232,10 @@ extern void ATTN__WIN_CALL attn__win_exit(void *module, uint32_t code)
 #if !ATTN__GNU /* there are no attributes to say so */
 #pragma GCC diagnostic ignored "-Wunused-function"
 #endif
-#if !defined(__clang__) /* gcc 12's own avx512fintrin.h has undefined operands */
+#if defined( \
+    __clang__) /* types that are compared with themselves, where macros are expanded before */
+#pragma GCC diagnostic ignored "-Wtautological-compare"
+#else /* gcc 12's own avx512fintrin.h has undefined operands */
 #pragma GCC diagnostic ignored "-Wuninitialized"
 #pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
 #endif
@@ -2187,8 +2192,9 @@ static int attn__set_add(attn__set *s, int64_t number) {
     s->word[at] = x + 1;
     return ATTN__ADDED;
 }
-/* The slots that are appended to, or the pages, into the set; *count: how many. */
-static int attn__appended_to(const attn_desc *d, attn__set *set, int64_t *count) {
+/* The slots that are appended to, or the pages, into the set; *count: how many; at: the last one. */
+static int attn__appended_to(
+    const attn_desc *d, attn__set *set, int64_t *count, attn__refused *at) {
     const attn_seq *s = &d->seq;
     *count = 0;
     for (int64_t b = 0; b < d->batch; b++) {
@@ -2198,6 +2204,7 @@ static int attn__appended_to(const attn_desc *d, attn__set *set, int64_t *count)
                 last = s->slot ? b : b * s->max_pages + (s->used_k[b] + n - 1) / s->page_size;
         *count += last - place + 1;
         for (; set && place <= last; place++) {
+            ATTN__ENTRY(at, place);
             int how = attn__set_add(set, s->slot ? s->slot[place] : s->block_table[place]);
             if (how != ATTN__ADDED) return how;
         }
@@ -2206,24 +2213,25 @@ static int attn__appended_to(const attn_desc *d, attn__set *set, int64_t *count)
 }
 /* As many passes over the numbers as the set needs to hold all: one below 4096 of them or 262144
  * pages, otherwise one for each 2048 of them, or for each 262144 pages where they lie dense. */
-ATTN__NOINLINE attn_status attn__check_append_twice(const attn_desc *d) {
+ATTN__NOINLINE attn_status attn__check_append_twice(const attn_desc *d, attn__refused *at) {
     const attn_seq *s = &d->seq;
     const int64_t limit = attn__min(s->slot ? s->slots : s->pages, (int64_t)1 << 31),
                   dense = 32 * ATTN__SET_WORDS;
     attn__set set;
     int64_t count, again;
-    attn__appended_to(d, NULL, &count);
+    attn__appended_to(d, NULL, &count, at);
     const int64_t passes = count <= ATTN__SET_WORDS / 2 ? 1 : attn__ceil_div(count, 2048);
     for (int64_t first = 0; first < limit; first = set.beyond) {
         int64_t width = attn__max(dense, (limit - first) / passes);
         int how = ATTN__FULL;
         for (; how == ATTN__FULL; width = attn__max(dense, width / 2)) {
             attn__set_empty(&set, first, attn__min(first + width, limit), count);
-            how = attn__appended_to(d, &set, &again);
+            how = attn__appended_to(d, &set, &again, at);
         }
-        ATTN__RULE(how != ATTN__TWICE || !s->slot, ERR_SLOT_TWICE);
-        ATTN__RULE(how != ATTN__TWICE, ERR_PAGE_TWICE);
+        ATTN__RULE_OF(at, "slot", how != ATTN__TWICE || !s->slot, ERR_SLOT_TWICE);
+        ATTN__RULE_OF(at, "block_table", how != ATTN__TWICE, ERR_PAGE_TWICE);
     }
+    ATTN__ENTRY(at, -1);
     return ATTN_OK;
 }
 static attn_status attn__check_lengths(const attn_desc *d, attn__refused *at) {
@@ -2256,9 +2264,15 @@ static attn_status attn__check_lengths(const attn_desc *d, attn__refused *at) {
         if (attn__has_rotary(d)) {
             int64_t first = used - (s->start_k ? s->start_k[b] : 0),
                     q_used = s->used_q ? s->used_q[b] : rows;
-            const int64_t rotated = attn__max(q_used, n);
-            ATTN__RULE_OF(at, "used_k", !rotated || first + rotated <= d->append.rotary_rows,
-                ERR_ROTARY_ROWS);
+            const int64_t rows_most = d->append.rotary_rows - first;
+            ATTN__RULE_OF(at, "used_k", n == 0 || n <= rows_most, ERR_ROTARY_ROWS);
+            ATTN__ENTRY(at, s->used_q ? b : s->cu_q ? b + 1 : -1);
+            ATTN__RULE_OF(at,
+                s->used_q ? "used_q"
+                : s->cu_q ? "cu_q"
+                          : "q_len",
+                q_used == 0 || q_used <= rows_most, ERR_ROTARY_ROWS);
+            ATTN__ENTRY(at, b);
         }
         for (int64_t p = s->block_table && s->start_k ? s->start_k[b] / s->page_size : 0;
             s->block_table && p * s->page_size < used + n; p++) {
@@ -2268,7 +2282,7 @@ static attn_status attn__check_lengths(const attn_desc *d, attn__refused *at) {
         }
     }
     ATTN__ENTRY(at, -1);
-    return attn__has_append(d) && (s->slot || s->block_table) ? attn__check_append_twice(d)
+    return attn__has_append(d) && (s->slot || s->block_table) ? attn__check_append_twice(d, at)
                                                               : ATTN_OK;
 }
 
@@ -10973,16 +10987,19 @@ static void attn__ref_forward_row(attn__ref *r, int64_t h, int64_t i) {
 
     /* 2. the largest, the sink among them */
     double max = d->sink ? (double)d->sink[h] : neg_inf, sum = 0, lse;
-    for (int64_t j = 0; j < r->k_len; j++)
+    int any = 0;
+    for (int64_t j = 0; j < r->k_len; j++) {
+        any |= r->seen[j];
         if (r->seen[j] && (r->s[j] > max || attn__is_nan(r->s[j]))) max = r->s[j];
+    }
 
-    /* 3. lse = max + log(sum of exp(s - max)), sink included */
+    /* 3. lse = max + log(sum of exp(s - max)), sink included; without keys that of the sink */
     if (!attn__is_neg_inf(max)) {
         if (d->sink) sum += attn__exp((double)d->sink[h] - max);
         for (int64_t j = 0; j < r->k_len; j++)
             if (r->seen[j]) sum += attn__exp(r->s[j] - max);
     }
-    lse = attn__is_neg_inf(max) ? neg_inf : max + attn__log(sum);
+    lse = attn__is_neg_inf(max) ? neg_inf : any ? max + attn__log(sum) : max;
     if (d->lse) d->lse[attn__ref_lse_at(r, i, h)] = attn__nearest_f32(lse);
 
     /* 4. o = sum of p v over the visible keys, and the sums of the bounds */
@@ -11399,7 +11416,7 @@ static double attn__probe_time(attn__probe *p, attn__task task, int32_t threads)
 }
 ATTN_API double attn_peak_gflops(int32_t dtype, int32_t threads) {
     attn__probe p;
-    if (!attn__machine()->isa) return 0;
+    if (!attn__machine()->isa || !attn__dtype_known(dtype)) return 0;
     if (threads <= 0) threads = attn_threads();
     memset(&p, 0, sizeof p);
     p.n = 1 << 14;
@@ -11414,8 +11431,6 @@ ATTN_API double attn_peak_gflops(int32_t dtype, int32_t threads) {
         double dot = 64.0 * 12 * (double)p.n * threads / seconds;
         if (dot > peak) peak = dot;
     }
-#else
-    (void)dtype;
 #endif
     return peak * 1e-9;
 }

@@ -1378,7 +1378,7 @@ __device__ static inline gpu_end gpu_end_of(
     const float sum = row_sum * old + (above ? gpu_exp2(sink - sink) : gpu_exp_of(-diff, -rest));
     e.factor = old / sum;
     /* log1p: beside the sink the keys may be too small to show in a sum with 1 */
-    e.lse = above ? sink + log1pf(row_sum * old) : row_max + logf(sum);
+    e.lse = above ? sink + log1pf(row_sum * old) + (sink - sink) : row_max + logf(sum);
     return e;
 }
 /* The end of a row of a part, which is not that of the row: its o has the sum 1. A part whose

@@ -760,6 +760,11 @@ static void far_sinks(void) {
         memcpy((void *)(uintptr_t)c.d.sink, bits, sizeof bits);
         proof_freeze(&c);
         agrees(&c, n < 6 ? "sinks" : "sinks, scalar");
+        CHECK(!proof_call(&c, 0), "%s", c.message);
+        for (int i = 0; i < 20; i++) {                   /* of +infinity, as on the CPU */
+            const float lse = c.d.lse[2 * 20 + i];
+            CHECK(n % 2 && i < 8 ? lse == INFINITY : isnan(lse), "a sink of infinity, row %d: lse %g", i, (double)lse);
+        }
         proof_free(&c);
     }
 }

@@ -325,6 +325,27 @@ static void test_append_bits(void **state)
             }
 }
 
+/* A sink of +infinity, or one that is no number: the same lse from every backend, of rows without keys the sink itself. */
+static void test_infinite_sink(void **state)
+{
+    static const char *const all[] = { "reference", "flash", "standard" };
+    enum { ROWS = 8, KEYS = 5, DIM = 16 };
+    static float qs[ROWS * DIM], ks[KEYS * DIM], os[ROWS * DIM], told[ROWS];
+    float sink[1];
+    (void)state;
+    for (int i = 0; i < ROWS * DIM; i++) qs[i] = (float)(i % 7) - 3;
+    for (int i = 0; i < KEYS * DIM; i++) ks[i] = (float)(i % 5) - 2;
+    for (int b = 0; b < COUNT(all); b++)
+        for (int n = 0; n < 2; n++) {
+            attn_desc d = { 0 };
+            sink[0] = n ? NAN : INFINITY;
+            d.batch = d.heads = 1, d.q_len = ROWS, d.kv_len = KEYS, d.head_dim = DIM, d.flags = ATTN_CAUSAL;       /* 3 rows see no key */
+            d.q.data = qs, d.k.data = d.v.data = ks, d.o.data = os, d.lse = told, d.sink = sink, d.backend = all[b];
+            assert_ok(attn_forward(&d));
+            for (int r = 0; r < ROWS; r++)
+                if (r < ROWS - KEYS && !n ? !(told[r] == INFINITY) : !isnan(told[r])) fail_msg("%s, sink %g, row %d: %g", all[b], (double)sink[0], r, (double)told[r]);
+        }
+}
 /* a sink of -infinity and a row without keys: no gradient, and no NaN */
 static void test_empty_sink(void **state)
 {
@@ -662,7 +683,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_scale), cmocka_unit_test(test_tiny_scale), cmocka_unit_test(test_softcap), cmocka_unit_test(test_far_sink), cmocka_unit_test(test_lowest_bias),
         cmocka_unit_test(test_dbias_dropout), cmocka_unit_test(test_dropout_rate), cmocka_unit_test(test_shared_dbias), cmocka_unit_test(test_shared_slot), cmocka_unit_test(test_append_tiny), cmocka_unit_test(test_append_bits), cmocka_unit_test(test_idle_rotary),
-        cmocka_unit_test(test_empty_sink),
+        cmocka_unit_test(test_empty_sink), cmocka_unit_test(test_infinite_sink),
         cmocka_unit_test(test_huge), cmocka_unit_test(test_many_iterations), cmocka_unit_test(test_freed_pages),
         cmocka_unit_test(test_workspace), cmocka_unit_test(test_unused_stride), cmocka_unit_test(test_million_keys), cmocka_unit_test(test_refused), cmocka_unit_test(test_unit_ends), cmocka_unit_test(test_drawn_ends),
     };

@@ -172,6 +172,7 @@ static void test_peak(void **state)
 #if defined(__x86_64__)
     if (lanes == 16 && __builtin_cpu_supports("avx512bf16")) dot = 12 * 64 * 65536 / 0.0025 * 1e-9;
 #endif
+    assert_true(attn_peak_gflops(99, 1) == 0 && attn_peak_gflops(-1, 1) == 0);
     for (int32_t threads = 1; threads <= 3; threads++) {
         const double f32 = chains * 2 * lanes * 65536 / 0.003 * 1e-9;
         is(measured(peak, ATTN_F32, threads), threads * f32, "peak of f32");

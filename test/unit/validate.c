@@ -972,6 +972,11 @@ static void long_k(context *c) { packed(c), c->d.kv_len = 1; }
 static void used_k(context *c) { paged(c), ((int32_t *)(uintptr_t)c->d.seq.used_k)[B - 1] = -1; }
 static void page(context *c) { paged(c), ((int32_t *)(uintptr_t)c->d.seq.block_table)[c->d.seq.max_pages + 1] = -1; }
 static void slot(context *c) { slots(c), ((int32_t *)(uintptr_t)c->d.seq.slot)[0] = 99; }
+static void slot_twice(context *c) { append(c), slots(c), c->t->slot[0] = c->t->slot[B - 1]; }
+static void page_twice(context *c) { append(c), paged(c), used(c, 3), c->t->table[4] = 2, c->t->table[5] = 0; }
+static void keys_beyond(context *c) { rotary(c), c->d.append.rotary_rows = 4, c->d.q_len = 1, c->t->used_k[B - 1]--; }
+static void q_len_beyond(context *c) { rotary(c), c->d.append.len = 1, c->d.append.rotary_rows = 5; }
+static void used_q_beyond(context *c) { q_len_beyond(c), c->t->used_q[0] = 1, c->t->used_q[1] = 3, c->d.seq.used_q = c->t->used_q; }
 static void o_on_k(context *c) { c->d.o.data = c->t->k; }
 static void lse_on_o(context *c) { c->d.lse = (float *)(void *)c->t->o; }
 static void dv_on_dk(context *c) { c->g.dv.data = c->g.dk.data; }
@@ -984,7 +989,8 @@ static void test_message_names(void **state)
         { misaligned_k, FORWARD, ": k" }, { misaligned_k, QUERY, ": k" }, { misaligned_k, MERGE, ": k" }, { typeless_o, FORWARD, ": o" }, { masked_v, FORWARD, ": v" },
         { unscaled_v, FORWARD, ": v" }, { scaled_q, FORWARD, ": q" }, { layout_of_bias, FORWARD, ": bias" }, { typeless_mask, FORWARD, ": mask" },
         { close_k, FORWARD, ": k" }, { append_type, FORWARD, ": append.v" }, { falling_q, FORWARD, ": cu_q[1]" }, { long_k, FORWARD, ": cu_k[1]" },
-        { used_k, FORWARD, ": used_k[1]" }, { page, QUERY, NULL }, { slot, FORWARD, ": slot[0]" }, { o_on_k, FORWARD, ": o and k" }, { lse_on_o, FORWARD, ": lse and o" },
+        { used_k, FORWARD, ": used_k[1]" }, { page, QUERY, NULL }, { slot, FORWARD, ": slot[0]" }, { slot_twice, FORWARD, ": slot[1]" }, { page_twice, FORWARD, ": block_table[4]" },
+        { keys_beyond, FORWARD, ": used_k[0]" }, { q_len_beyond, FORWARD, ": q_len" }, { used_q_beyond, FORWARD, ": used_q[1]" }, { o_on_k, FORWARD, ": o and k" }, { lse_on_o, FORWARD, ": lse and o" },
         { dv_on_dk, BACKWARD, ": dv and dk" }, { dq_type, BACKWARD, ": dq" }, { second_part, MERGE, ": parts[1]" }, { heads, FORWARD, "" },
     };
     tensors *t = malloc(sizeof *t);
