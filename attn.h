@@ -104,7 +104,8 @@
    per token and kv head; int16: code = clamp(rint(256 x / scale)) / 256, scale = max |x| / 127.496,
    so that its high bytes alone are a cache of int8 (4). q8_0 and q4_0 have a scale in f16 for each
    32 elements, and no array of scales: append and attn_convert write the bytes that ggml does
-   (where a scale would be beyond the range of f16: the largest one). int8, int16 and fp8 are written
+   (where a scale would be beyond the range of f16: the largest one; below 2^-126: codes of 0; where
+   an element is not finite: a scale of NaN). int8, int16 and fp8 are written
    by append alone; with q_len 0 it does nothing else.
    Backward: dq, dk, dv from dout, o, lse; dlse adds the gradient of lse; dbias is summed over
    broadcast axes. p = exp(score - lse) is at most 1, however the lse was rounded.
@@ -441,8 +442,8 @@ typedef struct attn_alloc {
 typedef struct attn_statistics {
     /* those of a redone row, and of rows between two such that run along, count in both */
     int64_t tiles_int16, tiles_f32;
-    int64_t tiles_skipped;     /* of those, but of redone rows: none of their values was used */
-    int64_t bytes;             /* decode from int16: of k and v, read but for redone rows */
+    int64_t tiles_skipped; /* of those, but of redone rows: none of their values was used */
+    int64_t bytes;         /* decode from int16: of k and v, read but for rows computed exactly */
     int64_t rows, rows_redone; /* of all heads; computed again, for their certificates */
     float largest_cert;        /* of any row, absolute */
     float lse_error;           /* of lse, where it is asked for, beyond what f32 code rounds */
@@ -4955,6 +4956,17 @@ static int64_t attn__int16_carve(
     if (bytes) *bytes = at;
     return kept;
 }
+/* Whether o = O / sum and the exact o, which is off by cert at most, are both finite in f16, or o is
+ * of another type. */
+ATTN__NOINLINE int attn__within_f16(const attn_desc *d, const float *O, double sum, float cert) {
+    double most = 0;
+    if (d->o.dtype != ATTN_F16) return 1;
+    for (int64_t c = 0; c < d->v_dim; c++) {
+        const double x = (double)(O[c] < 0 ? -O[c] : O[c]);
+        most = x > most ? x : most;
+    }
+    return most / sum + (double)cert < 65504;
+}
 /* The certificate of a row of `chunks` sums, from its sums; above all that is rounded here. */
 static float attn__certificate(
     const attn__int16 *t, int64_t r, double range, double spread, double most, int64_t chunks) {
@@ -5622,8 +5634,9 @@ static const char *attn__adaptive_why(const attn__adaptive *job, int64_t few, in
         return !few          ? ""
                : job->decode ? "fewer keys, or more rows for so many dims, than high bytes pay for"
                              : ATTN__INT16_FEW;
-    return job->int16 ? "codes of int16 are too coarse for the tolerance"
-                      : "too few keys are light enough to be left out";
+    return job->decode  ? "nearly all bytes would be read, or a score has no bound"
+           : job->int16 ? "codes of int16 are too coarse for the tolerance"
+                        : "too few keys are light enough to be left out";
 }
 /* What the threads' tallies say together. */
 static void attn__adaptive_tell(const attn__adaptive *job, const char *workspace) {
@@ -7663,8 +7676,10 @@ static void attn__int16_write(
         /* off is the mean of e^eta - 1 >= eta and below 1, sum p_j >= (1 - mean of eta) sum p'_j;
          * each chunk takes the sum of p times a rounded power, always the same where maxima rise
          * evenly, and rounds it once more: 4 units of 2^-24 */
-        const double lost = off + off * off + 2.4e-7 * (double)(u->s.k_len / ATTN__INT16_CHUNK + 8);
-        if (!empty && (float)lost > t->tally->lse) t->tally->lse = (float)(lost * 1.000001);
+        const float lost =
+            (float)((off + off * off + 2.4e-7 * (double)(u->s.k_len / ATTN__INT16_CHUNK + 8)) *
+                    1.000001);
+        if (!empty && lost > t->tally->lse) t->tally->lse = lost;
     }
 }
 /* Of some 24 keys of [first, last): the largest square of a length; v_top and v_low. */
@@ -7945,8 +7960,10 @@ static void attn__int16_rows(const attn__adaptive *job, const attn__rows *u, con
     const int64_t drawn = attn__samples(job, u);
     for (int64_t r = 0; r < u->rows; r++) {
         const float cert = isa->int16_certificate(job, u, t, r);
-        const int within = (double)cert <= attn__allowed(d, t, r); /* no NaN is */
-        t->cert[r] = within || (drawn && attn__finite(cert)) ? cert : ATTN__FAILED;
+        const int within = (double)cert <= attn__allowed(d, t, r), /* no NaN is */
+            written =
+                attn__within_f16(d, t->O + r * job->v_pad, (double)t->row[ATTN__ROW_SUM][r], cert);
+        t->cert[r] = written && (within || (drawn && attn__finite(cert))) ? cert : ATTN__FAILED;
     }
 }
 
@@ -8305,6 +8322,7 @@ static float attn__filter_certificate(
     }
     const float cert = (float)(range * out * 1.000001);
     if (!((double)cert <= attn__allowed(d, t, r))) return ATTN__FAILED;
+    if (!attn__within_f16(d, O, sum, cert)) return ATTN__FAILED;
     if ((float)out > t->tally->mass) t->tally->mass = (float)out;
     if (d->lse && (float)out > t->tally->lse) t->tally->lse = (float)out;
     return cert;
@@ -8588,10 +8606,12 @@ static void attn__decode_finish(const attn__decode *p) {
         p->cert[r] = ATTN__FAILED;
         if (!attn__finite(p->limit[r])) continue;
         const float cert = isa->decode_certify(p, r, sum);
+        const float *O = p->O + r * p->job->flash.v_pad;
         if (!(cert <= p->limit[r])) continue;
+        if (!attn__within_f16(d, O, sum[ATTN__DECODE_SUM], cert)) continue;
         p->cert[r] = cert;
-        isa->narrow(d->o.data, d->o.dtype, attn__q_at(&p->u.s, d->o.stride, i, h),
-            p->O + r * p->job->flash.v_pad, d->v_dim, (float)(1 / sum[ATTN__DECODE_SUM]));
+        isa->narrow(d->o.data, d->o.dtype, attn__q_at(&p->u.s, d->o.stride, i, h), O, d->v_dim,
+            (float)(1 / sum[ATTN__DECODE_SUM]));
         const double all = sum[ATTN__DECODE_SUM] + sum[ATTN__DECODE_SKIP],
                      off = sum[ATTN__DECODE_OFF] / all * 1.001,
                      gone = sum[ATTN__DECODE_GONE] * 1.001;
@@ -8603,8 +8623,8 @@ static void attn__decode_finish(const attn__decode *p) {
         if (!d->lse) continue;
         d->lse[attn__lse_at(d, &p->u.s, i, h)] =
             attn__nearest_f32((double)p->max[r] / ATTN__LOG2E + attn__log(all));
-        const double lost = off + off * off + 1e-6; /* as int16_write has it */
-        if ((float)lost > p->tally->lse) p->tally->lse = (float)(lost * 1.000001);
+        const float lost = (float)((off + off * off + 1e-6) * 1.000001); /* as int16_write has it */
+        if (lost > p->tally->lse) p->tally->lse = lost;
     }
 }
 #endif
@@ -8799,8 +8819,10 @@ static void attn__convert_task(void *arg, int64_t task) {
             for (int64_t c = 0; c < n * dim; c += 32) {
                 const int64_t row = c / dim, e = c % dim;
                 float x[32];
-                attn__get_values(
-                    x, 32, j->src.data, j->src.dtype, from + row * j->src.stride[2] + e, 32);
+                const int64_t at = from + row * j->src.stride[2] + e;
+                attn__get_values(x, 32, j->src.data, j->src.dtype, at, 32);
+                for (int i = 0; i < 32 && j->src.dtype == ATTN_F64; i++) /* infinite beyond f32 */
+                    x[i] = (float)((const double *)j->src.data)[at + i];
                 attn__put_block(j->dst.data, j->dst.dtype, to + row * j->dst.stride[2] + e, x);
             }
             continue;

@@ -156,6 +156,24 @@ static void test_layouts(void **state)
         }
 }
 
+/* A block of f64 with a number beyond f32, which is infinite there: no number at all, as append writes it. */
+static void test_block_beyond(void **state)
+{
+    (void)state;
+    for (int t = 0; t < 2; t++) {
+        double x[32] = { 1e300, 1, -2 };
+        unsigned char block[34];
+        uint16_t scale;
+        convert(x, ATTN_F64, block, t ? ATTN_Q4_0 : ATTN_Q8_0, 32);
+        memcpy(&scale, block, 2);
+        assert_int_equal(scale, 0x7e00);
+        x[0] = 3e38;
+        convert(x, ATTN_F64, block, t ? ATTN_Q4_0 : ATTN_Q8_0, 32);
+        memcpy(&scale, block, 2);
+        assert_int_equal(scale & 0x7fff, 0x7bff);
+    }
+}
+
 /* Large copies in another order, which some processors write past their caches, and pretended ones: whole lines and not, at every place
  * of 64 bytes; rows come to where they belong, and nothing else is written. */
 void unit_stream(int always);
@@ -496,7 +514,7 @@ int main(void)
         cmocka_unit_test(test_all_f16), cmocka_unit_test(test_all_bf16), cmocka_unit_test(test_rounding), cmocka_unit_test(test_wide_nan),
         cmocka_unit_test(test_layouts), cmocka_unit_test(test_streamed), cmocka_unit_test(test_packed_round_trip), cmocka_unit_test(test_packed_views),
         cmocka_unit_test(test_packed_overwrites), cmocka_unit_test(test_source_strides),
-        cmocka_unit_test(test_threads_and_empty), cmocka_unit_test(test_blocks), cmocka_unit_test(test_block_layouts), cmocka_unit_test(test_shapes),
+        cmocka_unit_test(test_threads_and_empty), cmocka_unit_test(test_blocks), cmocka_unit_test(test_block_beyond), cmocka_unit_test(test_block_layouts), cmocka_unit_test(test_shapes),
     };
     return cmocka_run_group_tests_name("convert", tests, NULL, NULL);
 }

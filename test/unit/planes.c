@@ -496,6 +496,34 @@ static void test_skipped(void **unused)
 }
 
 /* ---- where nearly all bytes would be read, rows are computed exactly: that costs less ---- */
+/* o in f16, just within it, where the high bytes of values stand for a little more. */
+static void test_within_f16(void **unused)
+{
+    enum { KEYS = 4096, DIM = 128 };
+    static char codes[2][KEYS * DIM * 2];
+    static float q[DIM], x[2][KEYS * DIM], scale[2][KEYS], cert[1];
+    static uint16_t o[DIM];
+    int32_t used = 0;
+    uint64_t r = 7;
+    attn_desc d = { 0 };
+    (void)unused;
+    for (int64_t i = 0; i < KEYS * DIM; i++) x[0][i] = (float)(2 * random_unit(&r) - 1), x[1][i] = i % DIM ? 65304.0f : 70250.0f;
+    memcpy(q, x[0], sizeof q);
+    d.batch = d.heads = 1, d.head_dim = DIM, d.kv_len = KEYS, d.seq.used_k = &used;
+    d.k.data = codes[0], d.v.data = codes[1], d.k.dtype = d.v.dtype = ATTN_INT16, d.k.scale = scale[0], d.v.scale = scale[1];
+    d.append.k.data = x[0], d.append.v.data = x[1], d.append.len = KEYS;
+    d.append.k_cache = codes[0], d.append.v_cache = codes[1], d.append.k_scale = scale[0], d.append.v_scale = scale[1];
+    assert_ok(attn_forward(&d));
+    memset(&d.append, 0, sizeof d.append);
+    used = KEYS;
+    d.q_len = 1, d.q.data = q, d.o.data = o, d.o.dtype = ATTN_F16, d.tolerance = 0.01f, d.cert = cert;
+    for (int up = 0; up < 2; up++) {            /* values of half the size: from high bytes, and certified */
+        for (int64_t j = 0; j < KEYS && up; j++) scale[1][j] /= 2;
+        assert_ok(attn_forward(&d));
+        assert_true((cert[0] > 0) == up);
+        if (!(fabs(element_get(o, ATTN_F16, 1) - (up ? 32652 : 65304)) <= (double)cert[0] + 17)) fail_msg("%g, cert %g", element_get(o, ATTN_F16, 1), (double)cert[0]);
+    }
+}
 static void test_all_read(void **unused)
 {
     enum { KEYS = 3000, DIM = 64 };
@@ -511,6 +539,7 @@ static void test_all_read(void **unused)
         attn_desc d = decoded(KEYS, q, codes[0], codes[1], scale, scale, o);
         d.tolerance = fine ? 0.0006f : 0.05f, d.cert = cert, d.statistics = &told;
         assert_ok(attn_forward(&d));
+        assert_string_equal(told.why, fine ? "nearly all bytes would be read, or a score has no bound" : "");
         if ((cert[0] == 0) != fine || (told.bytes < KEYS * DIM * 4) == 0) fail_msg("tolerance %g: %d redone, cert %g, %lld bytes of %d", (double)d.tolerance, (int)told.rows_redone, (double)cert[0], (long long)told.bytes, KEYS * DIM * 4);
     }
 }
@@ -688,6 +717,6 @@ static void test_rows_for_dims(void **unused)
 int main(void)
 {
     const struct CMUnitTest tests[] = { cmocka_unit_test(test_codes), cmocka_unit_test(test_layouts), cmocka_unit_test(test_append), cmocka_unit_test(test_overlap),
-        cmocka_unit_test(test_across), cmocka_unit_test(test_scales), cmocka_unit_test(test_scales_seen), cmocka_unit_test(test_worst_key), cmocka_unit_test(test_far_key), cmocka_unit_test(test_far_maximum), cmocka_unit_test(test_window), cmocka_unit_test(test_padding), cmocka_unit_test(test_many_keys), cmocka_unit_test(test_skipped), cmocka_unit_test(test_bad_row), cmocka_unit_test(test_behind_the_last), cmocka_unit_test(test_one_of_two), cmocka_unit_test(test_all_read), cmocka_unit_test(test_told), cmocka_unit_test(test_exact_cert), cmocka_unit_test(test_absolute), cmocka_unit_test(test_rows_for_dims) };
+        cmocka_unit_test(test_across), cmocka_unit_test(test_scales), cmocka_unit_test(test_scales_seen), cmocka_unit_test(test_worst_key), cmocka_unit_test(test_far_key), cmocka_unit_test(test_far_maximum), cmocka_unit_test(test_window), cmocka_unit_test(test_padding), cmocka_unit_test(test_many_keys), cmocka_unit_test(test_skipped), cmocka_unit_test(test_bad_row), cmocka_unit_test(test_behind_the_last), cmocka_unit_test(test_one_of_two), cmocka_unit_test(test_all_read), cmocka_unit_test(test_within_f16), cmocka_unit_test(test_told), cmocka_unit_test(test_exact_cert), cmocka_unit_test(test_absolute), cmocka_unit_test(test_rows_for_dims) };
     return cmocka_run_group_tests_name("planes", tests, NULL, NULL);
 }

@@ -493,6 +493,64 @@ static void test_told_by_threads(void **state)
 }
 
 /* What is told of lse is of one that was asked for: where keys are left out, and where all are computed from codes. */
+/* Errors of two units that differ by less than what they are rounded up by: the larger is told, whoever comes first. */
+static void test_close_errors(void **state)
+{
+    enum { ROWS = 1024, HEADS = 8, DIM = 64 };
+    static float x[3][ROWS * HEADS * DIM], o[ROWS * HEADS * DIM], lse[ROWS * HEADS];
+    attn_statistics told;
+    float first = 0;
+    (void)state;
+    for (int t = 0; t < 3; t++)
+        for (int64_t i = 0; i < COUNT(x[t]); i++) x[t][i] = numbers[t][i % NUMBERS] * (t ? 1 : 1e-8f);
+    for (int n = 0; n < 45; n++) {
+        attn_desc d = make(1, ROWS, ROWS);
+        d.heads = d.kv_heads = HEADS, d.head_dim = DIM, d.q.data = x[0], d.k.data = x[1], d.v.data = x[2], d.o.data = o, d.lse = lse;
+        d.backend = "adaptive", d.tolerance = 0.05f, d.statistics = &told, d.threads = n % 4 + 1;
+        if (no_products(&d)) skip();
+        assert_ok(attn_forward(&d));
+        if (n == 0) first = told.lse_error;
+        assert_true(told.tiles_int16 > 0);
+        if (memcmp(&first, &told.lse_error, sizeof first)) fail_msg("%d threads: lse_error %a, not %a", (int)d.threads, (double)told.lse_error, (double)first);
+    }
+}
+/* o in f16, a little below what f16 has, and what is computed with a tolerance a little above: from codes, whose largest value is in another
+ * column, and without keys that would have pulled o down. */
+static void test_within_f16(void **state)
+{
+    enum { ROWS = 640, DIM = 128, KEYS = 4096 };
+    static float k[KEYS * DIM], v[KEYS * DIM], q[ROWS * DIM], cert[ROWS], exact[ROWS * DIM];
+    static uint16_t o[ROWS * DIM];
+    int64_t near = 0;
+    (void)state;
+    for (int n = 0; n < 41; n++) {
+        const int left_out = n == 40;
+        attn_desc d = make(1, ROWS, left_out ? KEYS : ROWS);
+        attn_statistics told;
+        for (int64_t i = 0; i < d.kv_len * DIM; i++) {
+            const int heavy = i / DIM / 128 == 8;
+            k[i] = !left_out ? numbers[1][i % NUMBERS] : i % DIM ? 0.1f * numbers[1][i % NUMBERS] : heavy ? 3 : 0;
+            v[i] = (n % 2 ? -1.0f : 1.0f) * (left_out ? (heavy ? 65530.0f : 60000.0f) : i % DIM ? 65519.0f : 70000.0f + 500.0f * (float)n);
+        }
+        for (int64_t i = 0; i < COUNT(q); i++) q[i] = left_out ? (i % DIM ? 0.1f * numbers[0][i] : 35) : numbers[0][i];
+        d.heads = 1, d.head_dim = DIM, d.q.data = q, d.k.data = k, d.v.data = v, d.backend = "flash", d.o.data = exact;
+        assert_ok(attn_forward(&d));
+        d.o.data = o, d.o.dtype = ATTN_F16, d.backend = "adaptive", d.tolerance = 0.01f, d.cert = cert, d.statistics = &told;
+        if (no_products(&d)) skip();
+        unit_filter(left_out);
+        const attn_status s = attn_forward(&d);
+        unit_filter(0);
+        assert_ok(s);
+        near += told.rows_redone;
+        assert_true(left_out || told.tiles_int16 > 0);
+        for (int64_t i = 0; i < ROWS * DIM; i++) {
+            const double got = element_get(o, ATTN_F16, i);
+            if (fabs((double)exact[i]) < 65519.5 && !(fabs(got - (double)exact[i]) <= (double)cert[i / DIM] + 17))
+                fail_msg("%s, %d: %g, not %g, cert %g", left_out ? "keys left out" : "codes", n, got, (double)exact[i], (double)cert[i / DIM]);
+        }
+    }
+    assert_true(near > 0);
+}
 static void test_lse_error(void **state)
 {
     enum { ROWS = 512, KEYS = 4096, DIM = 32 };
@@ -834,7 +892,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_mixed_tolerance), cmocka_unit_test(test_sampled), cmocka_unit_test(test_sampled_seen), cmocka_unit_test(test_sampled_redone), cmocka_unit_test(test_redone_bits), cmocka_unit_test(test_decode_redone_bits), cmocka_unit_test(test_worst_key), cmocka_unit_test(test_first_of_chunk),
         cmocka_unit_test(test_worst_keys), cmocka_unit_test(test_columns), cmocka_unit_test(test_hopeless), cmocka_unit_test(test_sampled_splits), cmocka_unit_test(test_sampled_share), cmocka_unit_test(test_group_units),
-        cmocka_unit_test(test_told_by_threads), cmocka_unit_test(test_lse_error), cmocka_unit_test(test_lse_many_keys), cmocka_unit_test(test_absolute_units), cmocka_unit_test(test_padded_units),
+        cmocka_unit_test(test_told_by_threads), cmocka_unit_test(test_close_errors), cmocka_unit_test(test_within_f16), cmocka_unit_test(test_lse_error), cmocka_unit_test(test_lse_many_keys), cmocka_unit_test(test_absolute_units), cmocka_unit_test(test_padded_units),
         cmocka_unit_test(test_sampled_far), cmocka_unit_test(test_nothing_seen), cmocka_unit_test(test_rising), cmocka_unit_test(test_small_queries),
         cmocka_unit_test(test_wide_declined), cmocka_unit_test(test_million_keys), cmocka_unit_test(test_host_flushes), cmocka_unit_test(test_why_f64),
         cmocka_unit_test(test_even_units), cmocka_unit_test(test_decode_workspace), cmocka_unit_test(test_decode_told),
