@@ -404,7 +404,8 @@ typedef struct attn_seq {
  * who wants the last alone appends with a q_len of 0, and attends with a q that is rotated):
  * out1 = x1 * cos - x2 * sin, out2 = x2 * cos + x1 * sin, every product and sum rounded to f32; new
  * k is then rounded once to the cache's dtype (a NaN to the default NaN), or quantised; q stays in
- * the arithmetic of the kernel. Where v is a part of k (MLA: one buffer, v_dim of its head_dim), the
+ * the arithmetic of the kernel. Tokens at other positions, as those of a tree, are rotated by the
+ * caller. Where v is a part of k (MLA: one buffer, v_dim of its head_dim), the
  * cache is read like any other, but written by the caller. */
 typedef struct attn_append {
     /* [batch, len, kv_heads, dim]; with cu [total, kv_heads, dim] */

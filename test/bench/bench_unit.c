@@ -93,7 +93,7 @@ static void expect_said(const char *what, FILE *f, const char *const *texts)
 
 /* ------------------------------------------------------------------------------------------ a backend that errs
  * It computes by flash, then spoils one output. */
-enum { NOTHING, ZERO, NEGATED, TIMES_5, ONE_ELEMENT, ONE_ROW, SWAPPED, TWO_PERCENT, NOT_A_NUMBER, FAULTS, TINY, FINITE_ALL, ONE_PERCENT, HALF_PERCENT };
+enum { NOTHING, ZERO, NEGATED, TIMES_5, ONE_ELEMENT, ONE_ROW, SWAPPED, TWO_PERCENT, NOT_A_NUMBER, FAULTS, TINY, FINITE_ALL, ONE_PERCENT, HALF_PERCENT, NO_NUMBERS };
 static const char *const fault_names[] = { "left alone", "zeroed", "negated", "times -5", "with one element doubled",
                                            "with one row zeroed", "with two heads swapped", "2% off", "with a NaN" };
 enum { SPOIL_O, SPOIL_LSE, SPOIL_DQ, SPOIL_DK, SPOIL_DV, OUTPUTS };
@@ -122,7 +122,7 @@ static void spoil(const attn_out *t, int64_t batch, int64_t tokens, int64_t head
     for (int64_t i = 0; i < n; i++) {
         largest = fabs(x[i]) > fabs(x[largest]) ? i : largest;
         if (fault != ONE_ELEMENT && fault != ONE_ROW && fault != SWAPPED && fault != NOT_A_NUMBER && fault != FINITE_ALL)
-            x[i] *= fault == ZERO ? 0 : fault == NEGATED ? -1 : fault == TIMES_5 ? -5 : fault == TWO_PERCENT ? 1.02 : fault == TINY ? 1 + 0x1p-14 : fault == ONE_PERCENT ? 1.01 : fault == HALF_PERCENT ? 1.005 : 1;
+            x[i] *= fault == ZERO ? 0 : fault == NEGATED ? -1 : fault == TIMES_5 ? -5 : fault == TWO_PERCENT ? 1.02 : fault == TINY ? 1 + 0x1p-14 : fault == ONE_PERCENT ? 1.01 : fault == HALF_PERCENT ? 1.005 : fault == NO_NUMBERS ? NAN : 1;
     }
     for (int64_t c = 0; c < width && fault == ONE_ROW; c++)
         x[row * width + c] = 0;
@@ -1084,6 +1084,32 @@ static void test_processes(void)
         }
 }
 
+/* Medians of processes are ranked where both sides have five; else the samples are, of whichever side there are fewer. */
+static void test_fewer_processes(void)
+{
+    double x[6] = { 1, 1.01, 1.02, 1.03, 1.04, 1.05 };
+    list one[6];
+    for (int i = 0; i < 6; i++) one[i] = (list){ x + i, 1 };
+    for (int n = 3; n <= 6; n++)
+        for (int m = 3; m <= 6; m++) {
+            samples old = gather(one, n, 1), now = gather(one, m, 1);
+            comparison c = compare_samples(&old, &now);
+            expect(c.processes == (n < m ? n : m), "%d and %d processes count as %d", n, m, c.processes);
+            free_samples(&old), free_samples(&now);
+        }
+}
+
+/* A sum of so many terms may be off by 2^-24 of their sizes for each. */
+static void test_exact_sum(void)
+{
+    for (int n = 1; n <= 64; n *= 4)
+        for (int side = -1; side <= 1; side += 2) {
+            const exact_sum exact = { .sum = 0, .size = 3 };
+            const float most = (float)n * 3 * 0x1p-24f * (float)side;
+            expect(is_sum(&exact, n, most) && !is_sum(&exact, n, most * 1.001f), "%d terms, off by %g", n, (double)most);
+        }
+}
+
 /* What the samples cannot tell is unclear; tails are those of all calls. */
 static void test_unclear(void)
 {
@@ -1524,6 +1550,10 @@ static void test_properties(void)
     runs = 0;                                    /* one call in f16, one in f32 */
     row same = judged(" measure=loss seq-len=20 num-heads=2 head-dim=8 dtype=f16", "fickle", false, measure_loss);
     expect(row_ok(&same) && runs == 2, "f32 by another backend than f16: %d calls, %s", runs, same.note);
+    moody = FAILS_TWICE, runs = 0;
+    same = judged(" measure=loss seq-len=20 num-heads=2 head-dim=8 dtype=f16", "fickle", false, measure_loss);
+    expect(!strcmp(same.note, "not compared with f32: out of memory"), "f32 that fails beside f16: %s", same.note);
+    moody = STEADY;
     /* gradients by differences: each of them is looked at */
     for (spoiled = SPOIL_DQ; spoiled < OUTPUTS; spoiled++) {
         fault = NOTHING;
@@ -1533,6 +1563,9 @@ static void test_properties(void)
         fault = TWO_PERCENT;
         r = judged(both, "erring", false, measure_gradient);
         expect(!row_ok(&r), "%s 2%% off by finite differences: %s, error %g", output_names[spoiled], r.status, r.max_abs_err);
+        fault = NO_NUMBERS;
+        r = judged(both, "erring", false, measure_gradient);
+        expect(!row_ok(&r) && isinf(r.max_abs_err), "%s that is no number: %s, error %g", output_names[spoiled], r.status, r.max_abs_err);
     }
     for (int i = 0; i < 2; i++) {                /* dk and dv have the type of k and v, and its rounding */
         char text[256];
@@ -3189,6 +3222,8 @@ int main(int argc, char **argv)
     test_no_prefill();
     test_cold();
     test_processes();
+    test_fewer_processes();
+    test_exact_sum();
     test_tiny();
     test_verification();
     test_bootstrap();
