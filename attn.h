@@ -105,8 +105,8 @@
    so that its high bytes alone are a cache of int8 (4). q8_0 and q4_0 have a scale in f16 for each
    32 elements, and no array of scales: append and attn_convert write the bytes that ggml does
    (where a scale would be beyond the range of f16: the largest one; below 2^-126: codes of 0; where
-   an element is not finite: a scale of NaN). int8, int16 and fp8 are written
-   by append alone; with q_len 0 it does nothing else.
+   an element is not finite: a scale of NaN). int8, int16 and fp8 are written by append alone; with
+   q_len 0 it does nothing else.
    Backward: dq, dk, dv from dout, o, lse; dlse adds the gradient of lse; dbias is summed over
    broadcast axes. p = exp(score - lse) is at most 1, however the lse was rounded.
    Range of flash and standard, which compute in f32: the product of q and k, in each of its sums,
@@ -219,14 +219,14 @@
    child after fork() may call at once; with -fopenmp only with threads = 1 or a pool of its own, for
    GNU's OpenMP hangs there.
    threads = 0 asks for as many as ATTN_THREADS says, or omp_get_max_threads(), or as there are
-   processors that the calling thread may run on: read once, by the first call. How many wake follows from the lengths
-   of the sequences, not from the room that they lie in. The pool's threads spin for 0.2 ms at most
-   behind a call, where there is a processor for each, then sleep. They leave the host's signals
-   alone, SIGTERM and SIGINT too: a main that ends by pthread_exit, so that the process ends with
-   its other threads, calls attn_shutdown before. A thread that is cancelled in a call ends at its
-   next cancellation point behind it, as far as the call holds the pool or memory, and the call
-   itself is none; a shared object that is unloaded ends its threads (on Windows it stays loaded
-   until attn_shutdown has ended them).
+   processors that the calling thread may run on: read once, by the first call. How many wake
+   follows from the lengths of the sequences, not from the room that they lie in. The pool's threads
+   spin for 0.2 ms at most behind a call, where there is a processor for each, then sleep. They leave
+   the host's signals alone, SIGTERM and SIGINT too: a main that ends by pthread_exit, so that the
+   process ends with its other threads, calls attn_shutdown before. A thread that is cancelled in a
+   call ends at its next cancellation point behind it, as far as the call holds the pool or memory,
+   and the call itself is none; a shared object that is unloaded ends its threads (on Windows it
+   stays loaded until attn_shutdown has ended them).
    Environment, read once: ATTN_ISA=avx512|avx2|neon|simd128|portable, ATTN_BACKEND=name (for calls
    that name none), ATTN_THREADS=1..1024 (for those whose threads are 0; anything else counts as not
    set).
@@ -405,8 +405,8 @@ typedef struct attn_seq {
  * out1 = x1 * cos - x2 * sin, out2 = x2 * cos + x1 * sin, every product and sum rounded to f32; new
  * k is then rounded once to the cache's dtype (a NaN to the default NaN), or quantised; q stays in
  * the arithmetic of the kernel. Tokens at other positions, as those of a tree, are rotated by the
- * caller. Where v is a part of k (MLA: one buffer, v_dim of its head_dim), the
- * cache is read like any other, but written by the caller. */
+ * caller. Where v is a part of k (MLA: one buffer, v_dim of its head_dim), the cache is read like
+ * any other, but written by the caller. */
 typedef struct attn_append {
     /* [batch, len, kv_heads, dim]; with cu [total, kv_heads, dim] */
     attn_in k, v;
@@ -1234,8 +1234,8 @@ extern void ATTN__WIN_CALL attn__win_exit(void *module, uint32_t code)
 #if !ATTN__GNU /* there are no attributes to say so */
 #pragma GCC diagnostic ignored "-Wunused-function"
 #endif
-#if defined( \
-    __clang__) /* types that are compared with themselves, where macros are expanded before */
+#if defined(__clang__)
+/* types that are compared with themselves, where macros were expanded before */
 #pragma GCC diagnostic ignored "-Wtautological-compare"
 #else /* gcc 12's own avx512fintrin.h has undefined operands */
 #pragma GCC diagnostic ignored "-Wuninitialized"
@@ -4966,7 +4966,7 @@ ATTN__NOINLINE int attn__within_f16(const attn_desc *d, const float *O, double s
         const double x = (double)(O[c] < 0 ? -O[c] : O[c]);
         most = x > most ? x : most;
     }
-    return most / sum + (double)cert < 65504;
+    return most <= (65504 - (double)cert) * sum; /* a row that sees no key has 0 and 0 */
 }
 /* The certificate of a row of `chunks` sums, from its sums; above all that is rounded here. */
 static float attn__certificate(

@@ -662,17 +662,19 @@ static void test_nothing_seen(void **state)
 {
     enum { ROWS = 1500, KEYS = 1480, NONE = 20 };
     static float o[ROWS * D], cert[ROWS];
-    attn_statistics told;
-    attn_desc d = make(1, ROWS, KEYS);
     (void)state;
-    d.heads = 1, d.flags = ATTN_CAUSAL | ATTN_OFFSET, d.offset = -NONE, d.backend = "adaptive", d.tolerance = 0.05f;
-    d.o.data = o, d.cert = cert, d.statistics = &told;
-    if (no_products(&d)) skip();
-    memset(o, 0xff, sizeof o);
-    assert_ok(attn_forward(&d));
-    assert_true(told.tiles_int16 > 0);
-    assert_int_equal(told.rows_redone, 0);
-    for (int64_t i = 0; i < NONE * D; i++) assert_true(o[i] == 0 && cert[i / D] == 0);
+    for (int f16 = 0; f16 < 2; f16++) {
+        attn_statistics told;
+        attn_desc d = make(1, ROWS, KEYS);
+        d.heads = 1, d.flags = ATTN_CAUSAL | ATTN_OFFSET, d.offset = -NONE, d.backend = "adaptive", d.tolerance = 0.05f;
+        d.o.data = o, d.o.dtype = f16 ? ATTN_F16 : ATTN_F32, d.cert = cert, d.statistics = &told;
+        if (no_products(&d)) skip();
+        memset(o, 0xff, sizeof o);
+        assert_ok(attn_forward(&d));
+        assert_true(told.tiles_int16 > 0);
+        assert_int_equal(told.rows_redone, 0);
+        for (int64_t i = 0; i < NONE * D; i++) assert_true(element_get(o, d.o.dtype, i) == 0 && cert[i / D] == 0);
+    }
 }
 
 /* Every row of this call is computed from codes, and no tile otherwise. */
