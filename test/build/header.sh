@@ -81,6 +81,8 @@ sed 's/"attn.h"/"sub\/attn.h"/' test/build/smoke.c > "$dir/by-path.c"
 sed 's/"attn.h"/"sub\/other.h"/' test/build/smoke.c > "$dir/renamed.c"
 check "included by a path" \
     "cp attn.h $dir/sub/attn.h && $cc -std=c99 $linked $dir/by-path.c -o $dir/by-path -pthread && $dir/by-path"
+check "silent where it is preprocessed first" \
+    "$cc -std=c99 -I. -E $dir/implementation.c -o $dir/once.i && $cc -std=c99 -Wall -Wextra -Werror -fsyntax-only $dir/once.i"
 check "renamed, with ATTN_HEADER" \
     "mv $dir/sub/attn.h $dir/sub/other.h && $cc -std=c99 $linked '-DATTN_HEADER=\"other.h\"' $dir/renamed.c -o $dir/renamed -pthread &&
      $dir/renamed"
