@@ -2267,7 +2267,8 @@ static attn_status attn__check_lengths(const attn_desc *d, attn__refused *at) {
             int64_t first = used - (s->start_k ? s->start_k[b] : 0),
                     q_used = s->used_q ? s->used_q[b] : rows;
             const int64_t rows_most = d->append.rotary_rows - first;
-            ATTN__RULE_OF(at, "used_k", n == 0 || n <= rows_most, ERR_ROTARY_ROWS);
+            ATTN__RULE_OF(at, "used_k", (n == 0 && q_used == 0) || attn__max(n, 1) <= rows_most,
+                ERR_ROTARY_ROWS);
             ATTN__ENTRY(at, s->used_q ? b : s->cu_q ? b + 1 : -1);
             ATTN__RULE_OF(at,
                 s->used_q ? "used_q"
@@ -8774,20 +8775,27 @@ typedef struct attn__convert_job {
     int streamed; /* rows go past the caches */
 } attn__convert_job;
 
+/* Whole lines, of which no cache keeps a copy; others see them after stream_end. In assembler, for
+ * what clang inlines of its headers wants the instruction set of the whole file. */
+static void attn__stream(void *to, const void *from, int64_t bytes) {
 #if ATTN__X86
-/* Whole lines, of which no cache keeps a copy; others see them after _mm_sfence. */
-static void attn__stream(void *to, const void *from, int64_t bytes) {
-    __m128i *t = (__m128i *)to;
-    const __m128i *f = (const __m128i *)from;
-    for (int64_t n = 0; n < bytes / 16; n++) _mm_stream_si128(t + n, _mm_loadu_si128(f + n));
-}
-#define ATTN__STREAM_END() _mm_sfence()
+    typedef int64_t part __attribute__((vector_size(16), aligned(1), may_alias));
+    part *t = (part *)to;
+    const part *f = (const part *)from;
+    for (int64_t n = 0; n < bytes / 16; n++)
+        __asm__ volatile("movdqu {%1, %%xmm0|xmm0, %1}\n\tmovntdq {%%xmm0, %0|%0, xmm0}"
+            : "=m"(t[n])
+            : "m"(f[n])
+            : "xmm0");
 #else
-static void attn__stream(void *to, const void *from, int64_t bytes) {
     memcpy(to, from, (size_t)bytes);
-}
-#define ATTN__STREAM_END() (void)0
 #endif
+}
+static void attn__stream_end(void) {
+#if ATTN__X86
+    __asm__ volatile("sfence" ::: "memory");
+#endif
+}
 /* Whether rows go past the caches: many, of whole lines, copied in another order. */
 static int attn__streams(const attn__convert_job *j, int64_t elements) {
     const attn__machine_info *m = attn__machine();
@@ -8847,7 +8855,7 @@ static void attn__convert_task(void *arg, int64_t task) {
                         j->dst.data, j->dst.dtype, out + c, ((const double *)j->src.data)[in + c]);
         }
     }
-    if (ATTN__X86 && j->streamed) ATTN__STREAM_END();
+    if (ATTN__X86 && j->streamed) attn__stream_end();
     attn__fp_leave(fp);
 }
 static int attn__can(const attn_backend *b, int what) {
@@ -8977,11 +8985,12 @@ static void attn__merge_row(const attn__merge_job *job, int64_t b, int64_t h, in
     const int64_t at = (b * d->heads + h) * job->extent[1] + i,
                   to = b * d->o.stride[0] + i * d->o.stride[1] + h * d->o.stride[2];
     double max = d->sink ? (double)d->sink[h] : neg_inf, sum = 0;
+    int empty = 1;
     for (int64_t p = 0; p < job->parts; p++) {
         const double lse = (double)job->lse[p][at];
+        empty &= attn__is_neg_inf(lse);
         if (lse > max || attn__is_nan(lse)) max = lse;
     }
-    const int empty = attn__is_neg_inf(max);
     if (!empty && d->sink) sum += attn__exp((double)d->sink[h] - max);
     for (int64_t p = 0; p < job->parts && !empty; p++)
         sum += attn__exp((double)job->lse[p][at] - max);
@@ -9002,7 +9011,7 @@ static void attn__merge_row(const attn__merge_job *job, int64_t b, int64_t h, in
             for (int64_t c = 0; c < width; c++)
                 attn__put_f64(d->o.data, d->o.dtype, to + c0 + c, x[c]);
     }
-    if (d->lse) d->lse[at] = attn__nearest_f32(empty ? neg_inf : max + attn__log(sum));
+    if (d->lse) d->lse[at] = attn__nearest_f32(empty ? max : max + attn__log(sum));
 }
 static void attn__merge_task(void *arg, int64_t task) {
     const attn__merge_job *job = (const attn__merge_job *)arg;

@@ -5554,7 +5554,7 @@ static bool go_on(const bench *b) {
     MPI_Bcast(&on, 1, MPI_INT, 0, MPI_COMM_WORLD);
     return on;
 }
-/* Threads of a rank: the processors it is bound to, or its part of all. */
+/* Threads of a rank: ATTN_THREADS, or the processors it is bound to, or its part of all. */
 static int64_t all_threads(void) {
     MPI_Comm node;
     int ranks_here = 1;
@@ -5562,7 +5562,8 @@ static int64_t all_threads(void) {
     MPI_Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &node);
     MPI_Comm_size(node, &ranks_here);
     MPI_Comm_free(&node);
-    return attn_threads() < all ? attn_threads() : max64(1, all / ranks_here);
+    const bool asked = attn__threads_of(getenv("ATTN_THREADS")) || attn_threads() < all;
+    return asked ? attn_threads() : max64(1, all / ranks_here);
 }
 static const char *fault_of_ranks(const options *o) {
     if (world.count == 1) return NULL;

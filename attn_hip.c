@@ -7697,12 +7697,12 @@ struct gpu_merge_sum {
 __device__ static inline gpu_merge_sum gpu_merge_sum_of(
     const gpu_merge_params &p, const gpu_part *part, int32_t h, int64_t at) {
     const double none = -__longlong_as_double(0x7ff0000000000000ll);
-    gpu_merge_sum m = {p.sink ? (double)p.sink[h] : none, 0, false};
+    gpu_merge_sum m = {p.sink ? (double)p.sink[h] : none, 0, true};
     for (int32_t n = 0; n < p.parts; n++) {
         const double lse = (double)part[n].lse[at];
+        m.empty = m.empty && lse == none;
         if (lse > m.max || lse != lse) m.max = lse;
     }
-    m.empty = m.max == none;
     if (m.empty) return m;
     if (p.sink) m.sum += gpu_exp64((double)p.sink[h] - m.max);
     for (int32_t n = 0; n < p.parts; n++) m.sum += gpu_exp64((double)part[n].lse[at] - m.max);

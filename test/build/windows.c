@@ -94,6 +94,7 @@ int main(int argc, char **argv)
 {
     DWORD_PTR mine, all;
     MEMORYSTATUSEX memory;
+    _putenv("ATTN_THREADS=");
     double start;
     GetProcessAffinityMask(GetCurrentProcess(), &mine, &all);
     if (argc > 2) {                             /* in a process of its own: the count is read once */

@@ -39,6 +39,7 @@ RUNS = {
     "portable": (["cc", "-O1", *PORTABLE], "plain", {"ATTN_ISA": "portable"}, KILL),
     "threads": (["cc", "-O1", OTHER], "plain", {}, THREADS),
     "units": (["cc", "-O1", *PORTABLE], "plain", {}, UNITS),
+    "copies": (["cc", "-O1", OTHER], "plain", {}, [["convert"]]),
     "extremes": (["cc", "-O1", OTHER], "plain", {}, EXTREMES),     # portable code has no fused operation, whose rounding matters here
     "adaptive": (["cc", "-O1", OTHER], "plain", {}, [["adaptive", "--rows", "12000"]]),
     "sampled": (["cc", "-O1", OTHER], "plain", {}, [["tolerance"], ["adaptive", "--rows", "12000"]]),

@@ -288,6 +288,7 @@ static int threads_seen(void (*prepare)(void))
     int how = -1;
     assert_true(child >= 0);
     if (!child) {
+        unsetenv("ATTN_THREADS");
         prepare();
         execl("/proc/self/exe", "process", "--threads", (char *)NULL);
         _exit(255);

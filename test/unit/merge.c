@@ -353,11 +353,33 @@ static void test_pool_mode(void **state)
     assert_memory_equal(merged[1], merged[0], sizeof merged[0]);
 }
 
+/* A sink of infinity or NaN: the lse of a row of empty parts is the sink; of one that has keys it is no number. */
+static void test_infinite_sink(void **state)
+{
+    enum { ROWS = 2 };
+    static const float none[ROWS] = { -INFINITY, -INFINITY }, some[ROWS] = { 1, 2 };
+    static float part[ROWS * 4], o[ROWS * 4], lse[ROWS];
+    const float *lses[2];
+    attn_in parts[2] = { { 0 } };
+    (void)state;
+    parts[0].data = parts[1].data = part;
+    for (int n = 0; n < 8; n++) {
+        const float sink[1] = { n & 1 ? NAN : INFINITY };
+        const int count = n >> 1 & 3;
+        attn_desc d = { 0 };
+        lses[0] = none, lses[1] = count == 3 ? some : none;
+        d.batch = d.heads = 1, d.head_dim = 4, d.q_len = ROWS, d.o.data = o, d.lse = lse, d.sink = sink;
+        assert_ok(attn_merge(&d, count < 3 ? count : 2, parts, lses));
+        for (int i = 0; i < ROWS; i++)
+            if (count < 3 && !(n & 1) ? !(lse[i] == INFINITY) || !(o[i * 4] == 0) : !isnan(lse[i])) fail_msg("sink %g, %d parts: lse %g, o %g", (double)sink[0], count, (double)lse[i], (double)o[i * 4]);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_overlap), cmocka_unit_test(test_merge_mode), cmocka_unit_test(test_convert_mode), cmocka_unit_test(test_append_mode),
-        cmocka_unit_test(test_pool_mode),
+        cmocka_unit_test(test_pool_mode), cmocka_unit_test(test_infinite_sink),
     };
     return RUN_ROWS(cases, test_merge) + cmocka_run_group_tests_name("merge", tests, NULL, NULL);
 }

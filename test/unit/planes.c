@@ -516,7 +516,7 @@ static void test_within_f16(void **unused)
     assert_ok(attn_forward(&d));
     memset(&d.append, 0, sizeof d.append);
     used = KEYS;
-    d.q_len = 1, d.q.data = q, d.o.data = o, d.o.dtype = ATTN_F16, d.tolerance = 0.01f, d.cert = cert;
+    d.q_len = 1, d.q.data = q, d.o.data = o, d.o.dtype = ATTN_F16, d.tolerance = 0.01f, d.cert = cert, d.backend = "adaptive";
     for (int up = 0; up < 2; up++) {            /* values of half the size: from high bytes, and certified */
         for (int64_t j = 0; j < KEYS && up; j++) scale[1][j] /= 2;
         assert_ok(attn_forward(&d));

@@ -571,7 +571,8 @@ static int threads_of(const char *text)
 }
 static void test_threads_asked(void **state)
 {
-    static const char *const none[] = { "", "0", "x", "3x", " 3", "-3", "+3", "1025", "4294967299", "18446744073709551619" };
+    static const char *const none[] = { "", "0", "x", "3x", " 3", "-3", "+3", "1025", "4294967299", "18446744073709551619",    /* of whoever has 3, too */
+        "5x", " 5", "+5", "4294967301", "18446744073709551621" };
     const int own = threads_of(NULL);
     (void)state;
     assert_true(own > 0);

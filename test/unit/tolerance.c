@@ -496,7 +496,7 @@ static void test_told_by_threads(void **state)
 /* Errors of two units that differ by less than what they are rounded up by: the larger is told, whoever comes first. */
 static void test_close_errors(void **state)
 {
-    enum { ROWS = 1024, HEADS = 8, DIM = 64 };
+    enum { ROWS = 1024, HEADS = 8, DIM = 16 };
     static float x[3][ROWS * HEADS * DIM], o[ROWS * HEADS * DIM], lse[ROWS * HEADS];
     attn_statistics told;
     float first = 0;

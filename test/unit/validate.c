@@ -976,6 +976,7 @@ static void slot_twice(context *c) { append(c), slots(c), c->t->slot[0] = c->t->
 static void page_twice(context *c) { append(c), paged(c), used(c, 3), c->t->table[4] = 2, c->t->table[5] = 0; }
 static void keys_beyond(context *c) { rotary(c), c->d.append.rotary_rows = 4, c->d.q_len = 1, c->t->used_k[B - 1]--; }
 static void q_len_beyond(context *c) { rotary(c), c->d.append.len = 1, c->d.append.rotary_rows = 5; }
+static void old_keys_beyond(context *c) { keys_beyond(c), c->t->used_k[B - 1] = 5, c->d.append.len = 0; }
 static void used_q_beyond(context *c) { q_len_beyond(c), c->t->used_q[0] = 1, c->t->used_q[1] = 3, c->d.seq.used_q = c->t->used_q; }
 static void o_on_k(context *c) { c->d.o.data = c->t->k; }
 static void lse_on_o(context *c) { c->d.lse = (float *)(void *)c->t->o; }
@@ -990,7 +991,7 @@ static void test_message_names(void **state)
         { unscaled_v, FORWARD, ": v" }, { scaled_q, FORWARD, ": q" }, { layout_of_bias, FORWARD, ": bias" }, { typeless_mask, FORWARD, ": mask" },
         { close_k, FORWARD, ": k" }, { append_type, FORWARD, ": append.v" }, { falling_q, FORWARD, ": cu_q[1]" }, { long_k, FORWARD, ": cu_k[1]" },
         { used_k, FORWARD, ": used_k[1]" }, { page, QUERY, NULL }, { slot, FORWARD, ": slot[0]" }, { slot_twice, FORWARD, ": slot[1]" }, { page_twice, FORWARD, ": block_table[4]" },
-        { keys_beyond, FORWARD, ": used_k[0]" }, { q_len_beyond, FORWARD, ": q_len" }, { used_q_beyond, FORWARD, ": used_q[1]" }, { o_on_k, FORWARD, ": o and k" }, { lse_on_o, FORWARD, ": lse and o" },
+        { keys_beyond, FORWARD, ": used_k[0]" }, { old_keys_beyond, FORWARD, ": used_k[1]" }, { q_len_beyond, FORWARD, ": q_len" }, { used_q_beyond, FORWARD, ": used_q[1]" }, { o_on_k, FORWARD, ": o and k" }, { lse_on_o, FORWARD, ": lse and o" },
         { dv_on_dk, BACKWARD, ": dv and dk" }, { dq_type, BACKWARD, ": dq" }, { second_part, MERGE, ": parts[1]" }, { heads, FORWARD, "" },
     };
     tensors *t = malloc(sizeof *t);
