@@ -2879,8 +2879,9 @@ ATTN__NOINLINE void attn__keys_at(const attn_desc *d, const attn__sequence_view 
     for (int64_t i = 0, run; i < n; i += run, page++, token = 0) {
         const int64_t base = (s->pages ? s->pages[page] : s->k_batch) * stride[0] +
                              token * stride[1] + h * stride[2];
+        const int64_t step = stride[1];
         run = attn__min(n - i, size - token);
-        for (int64_t r = 0; r < run; r++) at[i + r] = base + r * stride[1];
+        for (int64_t r = 0; r < run; r++) at[i + r] = base + r * step;
     }
 }
 /* Offset of column 0 (key 0 of the sequence) in a row of the bias or mask. */
@@ -3528,7 +3529,7 @@ static int attn__fast_bf16(void) {
 }
 /* Zen 4: AMD's family 19h with AVX-512. Keys and values fetched into L2 and not into L1 make decode
  * from memory 1.1 to 1.7 times as fast (on Zen 5 0.87 times); rows that a conversion writes in another
- * order go past the caches 1.3 to 1.6 times as fast. */
+ * order go past the caches 1.2 to 1.7 times as fast. */
 static int attn__zen4(void) {
     uint32_t a, b, c, d;
     return attn__from_amd() && __get_cpuid(1, &a, &b, &c, &d) &&
@@ -8400,11 +8401,14 @@ static void attn__decode_list(const attn__decode *p, const attn_in *t, int64_t p
     const char *data = (const char *)t->data;
     l->n = n > 0 && least ? count[least] : n;
     if (l->n) attn__keys_at(p->job->d, &p->u.s, t->stride, j0, n, p->u.kv_head, at);
-    for (int64_t x = 0, k = 0; x < n && l->n; x++) {
+    for (int64_t x = 0; x < n && l->n == n; x++) {
+        l->key[x] = (int32_t)x;
+        l->at[x] = attn__high(at[x]) + plane;
+    }
+    for (int64_t x = 0, k = 0; k < l->n && l->n < n; x++) {
         l->key[k] = (int32_t)x;
         l->at[k] = attn__high(at[x]) + plane;
-        k += l->n == n || p->level[j0 + x] >= (float)least;
-        if (k == l->n) break;
+        k += p->level[j0 + x] >= (float)least;
     }
     for (int64_t x = l->n; l->n && x < attn__padded(l->n, isa->W); x++) l->at[x] = l->at[x - 1];
     if (!before) return;
@@ -8494,14 +8498,14 @@ static int attn__decode_scales(const attn__decode *p, int64_t j0, int64_t n) {
 ATTN__NOINLINE float attn__decode_codes(const attn__decode *p, int64_t r, float most) {
     const int64_t dim = p->job->d->head_dim;
     const float *q = p->Q + r * p->job->flash.q_pad;
-    const double step = (double)most / 32767;
+    const double step = (double)most / 32767, per_step = step > 0 ? 1 / step : 0;
     double left = 0, all = 0;
     for (int64_t c = 0; c < dim; c++) {
-        const double x = step > 0 ? (double)q[c] / step : 0;
-        const int32_t n = (int32_t)(x < 0 ? x - 0.5 : x + 0.5);
-        p->code[r * dim + c] = (int16_t)n;
+        const double x = (double)attn__float(attn__size_bits(q[c])) * per_step;
+        const int32_t n = (int32_t)(x + 0.5), minus = -(int32_t)(attn__bits(q[c]) >> 31);
+        p->code[r * dim + c] = (int16_t)((n ^ minus) - minus);
         left += x - n < 0 ? n - x : x - n;
-        all += x < 0 ? -x : x;
+        all += x;
     }
     /* 2^-14 of the high bytes: lanes are rounded to f32, and four times as they are added */
     p->left[r] = (float)((double)p->job->d->scale * step * (128.5 * left + 6.2e-5 * all) * 1.0001);
@@ -8829,9 +8833,7 @@ static void attn__convert_task(void *arg, int64_t task) {
                 const int64_t row = c / dim, e = c % dim;
                 float x[32];
                 const int64_t at = from + row * j->src.stride[2] + e;
-                attn__get_values(x, 32, j->src.data, j->src.dtype, at, 32);
-                for (int i = 0; i < 32 && j->src.dtype == ATTN_F64; i++) /* infinite beyond f32 */
-                    x[i] = (float)((const double *)j->src.data)[at + i];
+                attn__append_get(x, &j->src, at, 32, 32);
                 attn__put_block(j->dst.data, j->dst.dtype, to + row * j->dst.stride[2] + e, x);
             }
             continue;
@@ -14934,9 +14936,14 @@ static double ATTN__(decode_limit)(const attn__decode *p, int64_t r) {
     const float top = ATTN__(reduce_max)(most);
     p->range[r] = top * 128.5f;
     if (d->flags & ATTN_TOLERANCE_ABSOLUTE) return (double)d->tolerance;
-    for (int64_t j = p->first; j < p->last; j++)
-        if (P[j] > 0 && (p->v_scale[j] >= top || -p->v_scale[j] >= top))
-            return (double)d->tolerance * attn__decode_largest(p, j);
+    for (int64_t j0 = p->first; j0 < p->last; j0 += ATTN__W) {
+        const ATTN__V seen = ATTN__(pick)(
+            zero, ATTN__(load)(P + j0), ATTN__(size)(ATTN__(load)(p->v_scale + j0)), zero);
+        if (ATTN__(reduce_max)(seen) < top) continue;
+        for (int64_t j = j0; j < attn__min(j0 + ATTN__W, p->last); j++)
+            if (P[j] > 0 && (p->v_scale[j] >= top || -p->v_scale[j] >= top))
+                return (double)d->tolerance * attn__decode_largest(p, j);
+    }
     return 0;
 }
 /* Weights of row r by the scores of the high bytes; their sum. What the row sees is above 0. */

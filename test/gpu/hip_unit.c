@@ -2938,7 +2938,10 @@ static void empty_copy(void) {
         CHECK(byte_at(there) == 1 && byte_at(there + 4095) == 1, "a copy returns before it is done");
         CHECK(!hip->device->copy(hip->user, &where, there, NULL, sizeof ones, 0), "zeros");
         CHECK(!hip->device->copy(hip->user, &where, NULL, NULL, 0, 0), "nothing");
-        CHECK(byte_at(there) == 0 && byte_at(there + 4095) == 0, "a copy of 0 bytes does not wait for the stream");
+        CHECK(byte_at(there) == 0 && byte_at(there + 4095) == 0, "zeros, and what waits for them");
+        hip_must(hipMemsetAsync(there, 7, sizeof ones, stream), "hipMemsetAsync");
+        CHECK(!hip->device->copy(hip->user, &where, NULL, NULL, 0, 0), "nothing");
+        CHECK(byte_at(there) == 7 && byte_at(there + 4095) == 7, "a copy of 0 bytes does not wait for the stream");
         hip->device->put(hip->user, &where, there);
         CHECK(hip_alive == alive, "memory that is put is not given back");
     }
