@@ -7379,12 +7379,21 @@ static bool take_rows(char *at, const struct field *columns[], int n, baseline *
     return !*to->wrong;
 }
 
+/* Lines end with a newline, as they were written, where what kept the file ended them with a
+ * carriage return, too. */
+static void restore_line_ends(char *text) {
+    char *to = text;
+    for (const char *from = text; (*to = *from) != 0; from++)
+        to += *from != '\r' || from[1] != '\n';
+}
+
 /* The text of a baseline; NULL or what is wrong with it. */
 static const char *parse_baseline(char *text, baseline *to) {
     const struct field *columns[2 * COUNT(fields)];
     size_t mark = sizeof BASELINE_MARK - 1;
     long long version = 0;
     int used = 0;
+    restore_line_ends(text);
     if (strncmp(text, BASELINE_MARK, mark)) return "is not a run saved by --save-baseline";
     if (sscanf(text + mark, " %lld, %31[^,], %191[^\n]%n", &version, to->isa, to->cpu, &used) < 1 ||
         version != BASELINE_VERSION)

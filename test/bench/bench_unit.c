@@ -2143,6 +2143,9 @@ static void test_saved_runs(void)
         expect(!*r[1].suite && !strcmp(r[1].backend, "standard") && r[1].threads == NO_INT && isnan(r[1].p50_ms) && !r[1].samples_ms.n, "row 2: %s", r[1].backend);
     }
     free_baseline(&b);
+    wrong = read_back("# attn_bench baseline 3, avx2, A processor\r\ncase,suite,backend,dtype,kv_dtype,pass,threads,status,samples_ms\r\na\rb,s,flash,f32,f32,fwd,1,ok,1 2\r\n# end\r\n", &b);
+    expect(!wrong && b.count == 1 && !strcmp(b.cpu, "A processor") && !strcmp(b.rows[0].name, "a\rb") && b.rows[0].samples_ms.n == 2, "lines that end with CR LF: %s", wrong ? wrong : "read");
+    free_baseline(&b);
     for (int n = 0; n < (int)(sizeof refused / sizeof *refused); n++) {
         wrong = read_back(refused[n].text, &b);
         expect(wrong && strstr(wrong, refused[n].wrong), "text %d of a saved run: \"%s\", not \"%s\"", n, wrong ? wrong : "read", refused[n].wrong);

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # test/cross/cross.sh - attn.h compiled for other machines and run in their emulators; what is missing is said and counts as
-# skipped. Without an argument everything, into test/results/machines.md; `sample`: what CI runs, some seconds.
+# skipped. Without an argument everything, into test/results/machines.md; `sample`: what CI runs, some minutes.
 # The last line is `N passed, N failed, N skipped`.
 set -u
 cd "$(dirname "$0")/../.." || exit 1
@@ -9,8 +9,7 @@ python=${PYTHON:-python3} cross=build/cross/usr
 . test/common/shell.sh
 rows=()
 mkdir -p build/cross
-# not extremes, which takes an emulator longer than five minutes
-units="validate reference backends convert merge registry parallel timing memory guard edges overlap lengths"
+units=$(sed -n 's/^UNITS *= //p' test/tests.mk)
 
 run() { # way, program, its emulator and arguments: adds to the totals and to $ran
     local way=$1 program=$2 log=build/cross/$1-$2.log p f s rc
@@ -83,9 +82,8 @@ loops() { # an object's inner loops
 }
 
 if [ "${1:-}" = sample ]; then
-    quick="validate reference convert merge registry guard overlap lengths memory" # in seconds
-    [ -e $cross/aarch64-linux-gnu/include/cmocka.h ] || { skip 1 "unit tests on aarch64: no cmocka for it"; quick=; }
-    emulated "aarch64, NEON" neon clang aarch64 aarch64-linux-gnu "grid $quick" 30
+    [ -e $cross/aarch64-linux-gnu/include/cmocka.h ] || { skip 1 "unit tests on aarch64: no cmocka for it"; units=; }
+    emulated "aarch64, NEON" neon clang aarch64 aarch64-linux-gnu "grid $units" 30
     loops build/neon/impl.o
     if [ -e /usr/include/wasm32-wasi/stdlib.h ]; then builds wasmobject impl.o hip.o grid.o
     else skip 1 "wasm32-wasi: no wasi-libc to compile with"; fi

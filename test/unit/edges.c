@@ -445,7 +445,7 @@ static void workspace_bounded(void)
     }
     /* nor where the keys get too many for one sum in f32: 16 blocks; queries of other types are packed */
     static const int64_t wide[] = { 8, 64, 128, 256, 512 }, many[] = { 1, 40, 200, 1008, 5000 };
-    for (int n = 0; n < 5 * 5 * 2; n++) {
+    for (int n = 0; n < 5 * 5 * 2; n += SLOW ? 7 : 1) {
         size_t last = 0;
         for (int64_t length = 1024; length < 40000; length += length % 2 ? 1023 : 1) {
             attn_plan plan;
@@ -459,7 +459,7 @@ static void workspace_bounded(void)
     }
     /* nor as q_len grows; and up to head_dim 256 flash takes 2 MiB a thread at most, whatever the lengths, heads and threads */
     static const int64_t dims[] = { 33, 64, 128, 256 }, kv_heads[] = { 1, 2, 8 }, q_lens[] = { 1, 16, 96, 97, 128, 257, 5000 };
-    for (int n = 0; n < 4 * 3 * 4 * 3; n++) {
+    for (int n = 0; n < 4 * 3 * 4 * 3; n += SLOW ? 5 : 1) {
         size_t last = 0;
         for (int i = 0; i < 7; i++) {
             attn_plan plan;
@@ -563,7 +563,7 @@ static void test_unit_ends(void **state)
     (void)state;
     for (int n = 0; n < 3; n++) normals(x[n], COUNT(x[n]), 7 + (uint64_t)n);
     for (int n = 0; n < COUNT(keys); n++)
-        for (int rows = 17; rows <= QMOST; rows += keys[n] > 100 ? 13 : 1) {
+        for (int rows = 17; rows <= QMOST; rows += keys[n] > 100 || SLOW ? 13 : 1) {
             attn_desc d = { 0 };
             const int32_t cu_q[] = { 0, rows, rows + 70 }, cu_k[] = { 0, keys[n], keys[n] };
             d.batch = 1, d.q_len = rows, d.kv_len = keys[n], d.heads = H, d.kv_heads = 1, d.head_dim = DIM, d.flags = ATTN_CAUSAL, d.backend = "flash";
@@ -628,7 +628,7 @@ static void test_drawn_ends(void **state)
     uint64_t r = 3;
     int backwards = 0;
     (void)state;
-    const int draws = SANITIZED || getenv("UNIT_AGAIN") ? 60 : 2000;
+    const int draws = SLOW ? 60 : 2000;
     const size_t most = (size_t)DRAWN_TOKENS * DRAWN_WIDTH * 4;
     for (int t = 0; t < DRAWN_TYPES; t++) {                          /* of each type numbers that q, k, v and dout take from another place on */
         in[t] = malloc(most + 4 * DRAWN_APART * 4), assert_non_null(in[t]);

@@ -382,7 +382,7 @@ static void test_very_many_dims(void **state)
     float *q = malloc((size_t)(ROWS * MOST) * 4), *k = malloc((size_t)(ROWS * MOST) * 4), v[ROWS], o[ROWS], want[ROWS], lse[2][ROWS], g[4][ROWS], *dq[2];
     (void)state;
     dq[0] = malloc((size_t)(ROWS * MOST) * 4), dq[1] = malloc((size_t)(ROWS * MOST) * 4);
-    for (int64_t n = 0; n < COUNT(dims); n++)
+    for (int64_t n = 0; n < COUNT(dims) - (SLOW ? 1 : 0); n++)
         for (int64_t r = 0; r < COUNT(rows); r++)
             for (int64_t keys = 1; keys <= ROWS; keys += ROWS - 1) {
                 attn_desc d = { 0 };
@@ -498,7 +498,7 @@ static void test_constant_values(void **state)
     for (int64_t m = 0; m < COUNT(values); m++)
     for (int64_t b = 0; b < COUNT(fast); b++) {
         const int64_t dim = shapes[n].d, rows = shapes[n].q;
-        if (SANITIZED && shapes[n].k * rows > 1000000) continue;     /* a minute each, and no access that shorter ones have not */
+        if (SLOW && shapes[n].k * rows > 1000000) continue;          /* a minute each, and no access that shorter ones have not */
         if (shapes[n].k * rows > 6000000 && m > 0) continue;         /* the long ones once */
         float *q = calloc((size_t)dim, 4), *v = calloc((size_t)dim, 4), *o = calloc((size_t)(rows * dim), 4);
         float *lse = calloc((size_t)rows, 4), worst = 0, far = 0;
@@ -551,7 +551,7 @@ static void test_growing_scores(void **state)
     (void)state;
     for (int64_t b = 0; b < COUNT(fast); b++) {
         /* more than one span, which the standard backend has after 4096 keys */
-        const problem_case c = { "", 1, 260, b ? 5000 : 20000, 1, 0, 8, 0, .flags = 0 };
+        const problem_case c = { "", 1, SLOW ? 40 : 260, b ? 5000 : 20000, 1, 0, 8, 0, .flags = 0 };
         problem p = problem_make(&c, 9);
         float *k = (float *)(uintptr_t)p.d.k.data;
         for (int64_t j = 0; j < c.sk * c.d; j++) k[j] *= 12 * (float)(j / c.d) / (float)c.sk;
@@ -575,7 +575,7 @@ static void test_long_sequences(void **state)
     memcpy((float *)(uintptr_t)p.d.q.data + p.d.q.stride[0], p.d.q.data, (size_t)p.d.q.stride[0] * 4);
     memcpy(k + (K + 2 * PAD) * D, k, (size_t)(K * D) * 4);
     memcpy(v + (K + 2 * PAD) * D, v, (size_t)(K * D) * 4);
-    for (int64_t n = 0; n < COUNT(rows) - SANITIZED; n++) {
+    for (int64_t n = 0; n < COUNT(rows) - (SLOW ? 1 : 0); n++) {
         const int64_t q = rows[n], size = q * D;
         p.d.q_len = q;
         for (int64_t b = 0; b < COUNT(fast); b++) {
@@ -608,7 +608,7 @@ static void test_long_sequences(void **state)
         }
     }
     problem_free(&p);
-    for (int64_t dim = 8; dim <= 512; dim *= 2)
+    for (int64_t dim = 8; dim <= 512; dim *= SLOW ? 8 : 2)
     for (int32_t threads = 1; threads < 9; threads *= 2)
     for (int64_t q = 1; q < 2000; q = q * 5 + 1) {
         size_t last = 0;
@@ -665,7 +665,7 @@ static void test_contained(void **state)
     for (int64_t n = 0; n < COUNT(cases); n++)
     for (int which = 0; which < PLACES; which++)
     for (int64_t x = 0; x < COUNT(odd); x++)
-    for (int64_t spot = 0; spot < 3; spot++) {
+    for (int64_t spot = 0; spot < 3; spot += SLOW ? 2 : 1) {
         problem p = make(&cases[n], (uint64_t)(n + spot));
         const int64_t sizes[] = { p.d.q_len * p.d.kv_len, p.d.q_len * p.d.head_dim, p.d.kv_len * p.d.head_dim,
                                   p.d.kv_len * p.dv, p.d.q_len * p.dv, 1, 1 };

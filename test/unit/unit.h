@@ -22,6 +22,8 @@
 #else
 #define SANITIZED 0
 #endif
+/* in an emulator, which is ten times slower, too */
+#define SLOW (SANITIZED || getenv("UNIT_AGAIN"))
 
 SHARED int dtype_after(int dtype, int steps) { return dtype == ATTN_F64 ? dtype : (dtype + steps) % 3; }
 
