@@ -164,13 +164,15 @@ format-check:
 	@test/build/format.sh
 
 ## install       copy attn.h and attn.pc under DESTDIR/PREFIX
+install: export PREFIX := $(PREFIX)
+install: export DESTDIR := $(DESTDIR)
 install:
 	@[ -n "$(VERSION)" ] || { echo "attn.h names no version"; exit 1; }
-	install -d $(DESTDIR)$(PREFIX)/include $(DESTDIR)$(PREFIX)/lib/pkgconfig
-	install -m 644 attn.h $(DESTDIR)$(PREFIX)/include/attn.h
-	printf '%s\n' 'prefix=$(PREFIX)' 'includedir=$${prefix}/include' '' 'Name: attn' \
+	install -d "$$DESTDIR$$PREFIX/include" "$$DESTDIR$$PREFIX/lib/pkgconfig"
+	install -m 644 attn.h "$$DESTDIR$$PREFIX/include/attn.h"
+	printf '%s\n' "prefix=$$(printf %s "$$PREFIX" | sed 's/[^-[:alnum:]_./+=:@%~]/\\&/g')" 'includedir=$${prefix}/include' '' 'Name: attn' \
 	    'Description: attention for C and C++ in a single header' 'Version: $(VERSION)' \
-	    'Cflags: -I$${includedir}' 'Libs: -pthread' > $(DESTDIR)$(PREFIX)/lib/pkgconfig/attn.pc
+	    'Cflags: -I$${includedir}' 'Libs: -pthread' > "$$DESTDIR$$PREFIX/lib/pkgconfig/attn.pc"
 
 ## clean         remove what was built
 clean:

@@ -111,19 +111,21 @@
    broadcast axes. p = exp(score - lse) is at most 1, however the lse was rounded.
    Range of flash and standard, which compute in f32: the product of q and k, in each of its sums,
    and scale times it have to stay below FLT_MAX; a bias times its multiplier, a sink or an ALiBi
-   term may be as large as f32 can say, and their sum with a score larger, without making a row empty
-   or infinite. An lse beyond f32 is written as FLT_MAX or -FLT_MAX. A softcap of 2^100 and more
-   counts as none. Products of q and k below 2^-126 are 0, which counts where scale is 2^100 and
-   more; exp(score - row_max) below 2^-126 too, whatever dropout multiplies it by. The gradient of a
-   score times scale has to lie within f32's normal numbers. |v| times the row's sum of
-   exp(score - row_max), at most its number of keys, has to stay below FLT_MAX too: beyond that o is
-   infinite where the exact mean is not (the reference's is finite). Sums over keys and over dims are
-   cut into sums from zero, so that no error grows with their number.
+   term may be as large as f32 can say, and their sum with a score larger, without making a row
+   empty or infinite; the products of dout with v and with o, in each of their sums, below FLT_MAX
+   too. An lse beyond f32 is written as FLT_MAX or -FLT_MAX. A softcap of 2^100 and more counts as
+   none. Products of q and k below 2^-126 are 0, which counts where scale is 2^100 and more;
+   exp(score - row_max) below 2^-126 too, whatever dropout multiplies it by. An element, a scale or
+   a multiplier that is subnormal may count as 0. The gradient of a score times scale has to lie
+   within f32's normal numbers. |v| times the row's sum of exp(score - row_max), at most its number
+   of keys, has to stay below FLT_MAX too: beyond that o is infinite where the exact mean is not
+   (the reference's is finite). Sums over keys and over dims are cut into sums from zero, so that no
+   error grows with their number.
 
  3. PROMISES
-   The bits of a result depend on neither the number of threads, nor the host's rounding mode or
-   -Ofast, nor, for one sequence, on its neighbours in the batch, its place, or whether it is
-   packed, padded or paged (but dropout sees b).
+   The bits of a result (of a NaN: that it is one) depend on neither the number of threads, nor the
+   host's rounding mode or -Ofast, nor, for one sequence, on its neighbours in the batch, its place,
+   or whether it is packed, padded or paged (but dropout sees b).
    With a workspace (attn_query says how many bytes) no call allocates from the second on. Its size
    does not shrink as q_len, kv_len or the totals of packed tokens grow, and does not depend on the
    lengths of sequences; a larger batch may need less, where its threads need no key splits. Nothing
@@ -338,7 +340,7 @@ enum { ATTN_BSHD = 0, ATTN_BHSD = 1 };
 /* flags of attn_desc */
 enum {
     ATTN_CAUSAL = 1,       /* key j is visible to query i iff j <= i + offset */
-    ATTN_WINDOW_LEFT = 2,  /* and iff j >= i + offset - window_left */
+    ATTN_WINDOW_LEFT = 2,  /* and iff j >= i + offset - window_left: causal, window_left + 1 keys */
     ATTN_WINDOW_RIGHT = 4, /* and iff j <= i + offset + window_right */
     ATTN_TOP_LEFT = 8,     /* offset = 0; default: kv_len - q_len of the sequence (bottom-right) */
     ATTN_OFFSET = 16,      /* offset = attn_desc.offset */
@@ -482,7 +484,7 @@ typedef struct attn_desc {
     uint64_t seed, philox_offset;              /* dropout: Philox4x32-10, see the manual */
     attn_seq seq;
     attn_append append;
-    const char *backend;     /* NULL or "auto": automatic choice */
+    const char *backend;     /* NULL: see attn_set_default; "auto": automatic choice */
     void *stream;            /* GPU: the stream to run on, asynchronously */
     int32_t device, threads; /* GPU index; CPU threads, 0: all */
     const attn_pool *pool;   /* NULL: the library's own threads */
@@ -779,7 +781,8 @@ ATTN_API attn_status attn_backward(const attn_desc *d, const attn_grad *g);
  * leads, at once: the inputs are complete before. Others compute what is left to compute, whoever
  * comes late finds it done. When a call returns, the outputs are complete and the status is that of
  * all. Before a team's next call all of its threads have returned. Threads that wait spin, and on
- * POSIX systems yield. d->pool is not asked; a query with as many d->threads says the workspace. */
+ * POSIX systems yield. d->pool is not asked: how large a workspace is needed says a query without
+ * one, with as many d->threads. */
 typedef struct attn_team {
     int32_t threads; /* set once, all else 0 */
     attn_status status;
@@ -792,9 +795,9 @@ ATTN_API attn_status attn_backward_team(const attn_desc *d, const attn_grad *g, 
 /* What a call with this description would run, the workspace it needs, and why every other
  * backend declines. Touches no tensor; data pointers may be NULL, but an optional one that the call
  * will have (dbias, append's k and v, scales) is to be there. g NULL: forward. Where the call would
- * be refused, the plan is empty; where all backends declined it, but for `why`. What pointers alone
- * decide is left to the call: the workspace, and tensors that are NULL, that overlap or pass the end
- * of the address space. */
+ * be refused, the plan is empty; where all backends declined it, but for `why`. What a call alone
+ * can know is left to it: whether the workspace suffices or overlaps, and tensors that are NULL, that
+ * overlap or pass the end of the address space. */
 ATTN_API attn_status attn_query(const attn_desc *d, const attn_grad *g, attn_plan *plan);
 /* The attention over the union of key sets from the parts' o and lse: d gives shape, o, lse,
  * sink (added once; the parts are computed without it). lse[p] is shaped like d->lse. 0 parts is
@@ -828,7 +831,8 @@ ATTN_API attn_status attn_register(const attn_backend *b); /* copies *b */
 /* in order of registration; NULL past the last */
 ATTN_API const attn_backend *attn_backend_at(int32_t i);
 ATTN_API const attn_backend *attn_backend_find(const char *name); /* NULL: unknown */
-/* NULL or "auto": automatic again */
+/* The backend of calls that name none, unless ATTN_BACKEND in the environment says one; NULL or
+ * "auto": automatic again. */
 ATTN_API attn_status attn_set_default(const char *name);
 /* for (i = 0; i < n; i++) task(arg, i); on the threads that the description asks
  * for. For backends. */
@@ -916,8 +920,8 @@ ATTN_API attn_status attn_mpi_decode(const attn_desc *d, const attn_mpi *m, MPI_
 ATTN_API attn_status attn_time(
     void (*fn)(void *), void *user, const attn_timing_opts *opts, attn_timing *t);
 ATTN_API double attn_seconds(void); /* monotonic clock */
-/* measured now: f32 FMA; bf16: or its native dot, the larger; 0 of a dtype that is none. threads:
- * 0 or less: all */
+/* measured now: f32 FMA, in which the others are computed, too; bf16: or its native dot, the larger;
+ * 0 of a dtype that is none. threads: 0 or less: all */
 ATTN_API double attn_peak_gflops(int32_t dtype, int32_t threads);
 /* measured now: reading a buffer of so many bytes, 512 for each thread at least; 0 where there is no
  * memory for it */
@@ -4586,7 +4590,8 @@ static attn_status attn__flash_plan(
     static const char *const names[2][3] = {
         {"flash_forward", "flash_forward_qk_bf16", "flash_forward_p_bf16"},
         {"flash_forward_masked", "flash_forward_masked_qk_bf16", "flash_forward_masked_p_bf16"}};
-    plan->kernel = names[job.extras][job.bf16_pv ? 2 : job.bf16_qk];
+    const int rounds = job.bf16_pv && attn__rows_most(d) * job.group > ATTN__THIN_ROWS;
+    plan->kernel = names[job.extras][rounds ? 2 : job.bf16_qk];
     plan->isa = attn__machine()->isa->name;
     plan->threads = job.threads;
     plan->splits = (int32_t)job.splits;
@@ -5370,6 +5375,14 @@ static int64_t attn__adaptive_largest(
     }
     return found;
 }
+static uint64_t attn__unit_number(const attn__rows *u) {
+    return (uint64_t)(u->row0 * 4096 + u->kv_head + 1);
+}
+/* One of [from, end), the same for the same number. */
+static int64_t attn__anywhere(uint64_t number, int64_t from, int64_t end) {
+    for (int i = 0; i < 3; i++) number = (number ^ number >> 31) * 0x9e3779b97f4a7c15u;
+    return from + (int64_t)((number >> 33) % (uint64_t)(end - from));
+}
 /* Rows whose certificate is beyond the tolerance: are they to be computed again? Those of the largest
  * certificates, if these stand out, are compared with what flash computes, and while one of them is beyond, they are
  * computed again and more of them compared, up to an eighth of the unit; not where the quantile lets
@@ -5403,9 +5416,7 @@ static void attn__adaptive_sample(
         if (!attn__uncertified(job, t, r)) continue;
         if (at == from) {
             const int64_t end = left * (part + 1) / wanted;
-            uint64_t x = (uint64_t)(u->row0 * 4096 + u->kv_head + 1) + ((uint64_t)part << 44);
-            for (int i = 0; i < 3; i++) x = (x ^ x >> 31) * 0x9e3779b97f4a7c15u;
-            drawn = from + (int64_t)((x >> 33) % (uint64_t)(end - from));
+            drawn = attn__anywhere(attn__unit_number(u) + ((uint64_t)part << 44), from, end);
             from = end;
         }
         if (at++ == drawn) t->list[part++] = (int32_t)r;
@@ -7571,6 +7582,15 @@ static int attn__no_code(float *x, int64_t n, int64_t step) {
     }
     return bad;
 }
+/* Whether a finite one has none. What is no number, or infinite, is as a 0 for who does not see it. */
+static int attn__beyond_codes(const float *x, int64_t n) {
+    int beyond = 0;
+    for (int64_t i = 0; i < n; i++) {
+        const int32_t size = attn__size_bits(x[i]);
+        beyond |= size > 0x58800000 && size < 0x7f800000;
+    }
+    return beyond;
+}
 /* Keys [k0, ke) of the block from kb on; k0 - kb is a multiple of CHUNK. With `bytes` the codes of the
  * filter, and of values what the chunk and the columns share alone. */
 static void attn__int16_pack(const attn__adaptive *job, const attn__rows *u, const attn__int16 *t,
@@ -7685,28 +7705,40 @@ static void attn__int16_write(
         if (!empty && lost > t->tally->lse) t->tally->lse = lost;
     }
 }
-/* Of some 24 keys of [first, last): the largest square of a length; v_top and v_low. */
+/* One of the n-th of so many parts of [0, all): at even distances, where something repeats, one kind
+ * of it would be met alone. It follows from the unit's place. */
+static int64_t attn__in_part(
+    const attn__rows *u, int64_t n, int64_t many, int64_t all, int64_t again) {
+    return attn__anywhere(attn__unit_number(u) + ((uint64_t)(n + again * many) << 44),
+        n * all / many, (n + 1) * all / many);
+}
+/* Of some 24 keys of [first, last): the largest square of a length, infinite where most are
+ * beyond codes; v_top and v_low. */
 static float attn__int16_sample(
     const attn__rows *u, const attn__int16 *t, int64_t first, int64_t last) {
     const attn__kernels *isa = attn__isa();
     const attn_desc *d = u->job->d;
-    const int64_t h = u->kv_head, step = attn__max(1, (last - first) / 24);
+    const int64_t h = u->kv_head, many = attn__min(24, last - first);
+    int64_t beyond = 0;
     float *x = t->T, longest = 0;
     for (int64_t c = 0; c < d->v_dim; c++) t->v_top[c] = t->v_low[c] = -3.4028234e38f;
-    for (int64_t j = first; j < last; j += step) {
+    for (int64_t n = 0; n < many; n++) {
+        const int64_t j = first + attn__in_part(u, n, many, last - first, 0);
         /* what has no code is as a 0 for the rows that do not see it */
         isa->pack_v(x, d->head_dim, d, &u->s, &d->k, h, d->head_dim, j, j + 1);
+        const int k_beyond = attn__beyond_codes(x, d->head_dim);
         attn__no_code(x, d->head_dim, 1);
         const float square = isa->square(x, d->head_dim);
         if (square > longest) longest = square;
         isa->pack_v(x, d->v_dim, d, &u->s, &d->v, h, d->v_dim, j, j + 1);
+        beyond += attn__beyond_codes(x, d->v_dim) | k_beyond;
         attn__no_code(x, d->v_dim, 1);
         for (int64_t c = 0; c < d->v_dim; c++) {
             if (x[c] > t->v_top[c]) t->v_top[c] = x[c];
             if (-x[c] > t->v_low[c]) t->v_low[c] = -x[c];
         }
     }
-    return longest;
+    return 2 * beyond > many ? -ATTN__NEG_INF : longest;
 }
 /* By v_top and v_low: the widest range of a column; *most: the largest element of |v|. */
 static double attn__columns(const attn_desc *d, const attn__int16 *t, double *most) {
@@ -7804,26 +7836,33 @@ static void attn__int16_spectrum(const attn__adaptive *job, const attn__rows *u,
 /* What some rows of a unit look at. */
 typedef struct attn__looked {
     int64_t rows;
-    double length[ATTN__ROWS_MOST]; /* |q| */
-    double weight[ATTN__ROWS_MOST]; /* sqrt(sum p_j^2) / sum p_j */
+    double length[2 * ATTN__ROWS_MOST]; /* |q| */
+    double weight[2 * ATTN__ROWS_MOST]; /* sqrt(sum p_j^2) / sum p_j */
     double about, away; /* length of the mean of the keys; of what they are away from it */
 } attn__looked;
+/* The n-th of so many rows of a unit that are looked at for the `again`-th time, each of another head
+ * than the one before. */
+static int64_t attn__looked_row(const attn__rows *u, int64_t n, int64_t many, int64_t again) {
+    const int64_t row = attn__in_part(u, n, many, u->rows, again), group = u->job->group;
+    return group > many ? row : attn__min(row - row % group + n % group, u->rows - 1);
+}
 /* By every step-th vector of keys [first, last); `mean`: the keys' too. */
 static void attn__int16_probe(const attn__adaptive *job, const attn__rows *u, const attn__int16 *t,
     int64_t first, int64_t last, int64_t step, int mean, attn__looked *looked) {
     const attn__kernels *isa = attn__isa();
     const attn_desc *d = job->d;
     const int64_t dim = d->head_dim, W = isa->W, ld = job->q_pad,
-                  rows = looked->rows = attn__min(isa->MR, u->rows);
+                  rows = looked->rows = attn__min(2 * isa->MR, u->rows);
     const float power = d->scale * (float)ATTN__LOG2E;
     float *all = t->X + rows * ld;
-    double sums[ATTN__ROWS_MOST][3], lengths = 0, middle = 0, keys = 0;
-    int64_t lo[ATTN__ROWS_MOST], hi[ATTN__ROWS_MOST];
+    double sums[2 * ATTN__ROWS_MOST][3], lengths = 0, middle = 0, keys = 0;
+    int64_t lo[2 * ATTN__ROWS_MOST], hi[2 * ATTN__ROWS_MOST];
     for (int64_t r = 0; r < rows; r++) {
-        const int64_t row = (2 * r + 1) * u->rows / (2 * rows), i = attn__row_query(u, row);
+        const int64_t row = attn__looked_row(u, r, rows, mean ? 1 : 2), i = attn__row_query(u, row);
         isa->pack_q(t->X + r * ld, d, &u->s, i, attn__row_head(u, row));
+        const int beyond = attn__beyond_codes(t->X + r * ld, dim);
         attn__no_code(t->X + r * ld, dim, 1);
-        looked->length[r] = attn__sqrt((double)isa->square(t->X + r * ld, dim));
+        looked->length[r] = beyond ? 1e300 : attn__sqrt((double)isa->square(t->X + r * ld, dim));
         attn__range(d, &u->s, i, &lo[r], &hi[r]);
         sums[r][0] = sums[r][1] = 0;
         sums[r][2] = -3.4028234663852886e38;
@@ -7833,7 +7872,9 @@ static void attn__int16_probe(const attn__adaptive *job, const attn__rows *u, co
         isa->pack_k(t->T, d, &u->s, &d->k, u->kv_head, dim, j, j + W);
         /* 2^100, or no number: some may have no code */
         if (attn__bits(isa->square(t->T, dim * W)) >= 0x71800000u) attn__no_code(t->T, dim * W, 1);
-        attn__tile_dots(isa, 1, rows, 0, t->X, ld, t->T, dim * W, dim, t->S, W, NULL);
+        for (int64_t r = 0; r < rows; r += isa->MR)
+            attn__tile_dots(isa, 1, attn__min(isa->MR, rows - r), 0, t->X + r * ld, ld, t->T,
+                dim * W, dim, t->S + r * W, W, NULL);
         for (int64_t c = 0; c < dim && mean; c++) {
             const float *x = t->T + c * W;
             float sum = 0, square = 0;
@@ -7861,7 +7902,7 @@ static void attn__int16_probe(const attn__adaptive *job, const attn__rows *u, co
     looked->about = middle > off ? attn__sqrt(middle - off) : 0;
     looked->away = lengths > middle ? attn__sqrt(lengths - middle) : 0;
 }
-/* Whether most of the rows can be expected to keep to the tolerance by singular values: those of
+/* Whether nine rows in ten can be expected to keep to the tolerance by singular values: those of
  * `all`, or where that is NULL what they would be of keys that scatter about their mean alike in all
  * directions. half: what codes of a row leave of its length; longest: the largest |k_j|. */
 static int attn__int16_many(const attn__adaptive *job, const attn__looked *looked, double bound,
@@ -7877,7 +7918,7 @@ static int attn__int16_many(const attn__adaptive *job, const attn__looked *looke
                      eta = scale * looked->length[r] * longest * 2 * half;
         fine += bound * (1.1 * moved + eta * eta) <= limit && eta < 0.5;
     }
-    return 5 * fine >= 4 * looked->rows;
+    return 10 * fine >= 9 * looked->rows;
 }
 /* Whether nine rows in ten can be expected to keep to the tolerance, by the lengths of some of them
  * and of some keys: by their certificates, or by what certificates mostly exceed the error by, where
@@ -7890,16 +7931,22 @@ static int attn__int16_worth(const attn__adaptive *job, const attn__rows *u, con
     t->spectrum->known = 0;
     attn__rows_see(d, &u->s, attn__row_query(u, 0), attn__row_query(u, u->rows - 1), &first, &last);
     if (first >= last) return 1;
-    const double longest = (double)attn__int16_sample(u, t, first, last);
+    const float square = attn__int16_sample(u, t, first, last);
+    const double longest = (double)square;
     double most;
-    int64_t asked = 0, fine = 0;
+    const int64_t asked = attn__min(32, u->rows);
+    int64_t fine = 0;
     const double range = attn__columns(d, t, &most);
     const double limit = (double)d->tolerance * (d->flags & ATTN_TOLERANCE_ABSOLUTE ? 1 : most);
     const int eased = attn__samples(job, u) > 0;
+    /* most keys are beyond codes; squares of values are 0 */
+    if (!attn__finite(square) || (most > 0 && limit < 1e-16)) return 0;
     /* a row of codes is wrong by about half its NORM-th part for each sqrt(dim / 3) */
     const double off = 1.2 * attn__sqrt((double)d->head_dim / 3) / (double)ATTN__INT16_NORM;
-    for (int64_t r = 0; r < u->rows; r += attn__max(1, u->rows / 12), asked++) {
+    for (int64_t n = 0; n < asked; n++) {
+        const int64_t r = attn__looked_row(u, n, asked, 0);
         isa->pack_q(t->T, d, &u->s, attn__row_query(u, r), attn__row_head(u, r));
+        if (attn__beyond_codes(t->T, d->head_dim)) continue;
         attn__no_code(t->T, d->head_dim, 1);
         const double lengths = attn__sqrt((double)isa->square(t->T, d->head_dim) * longest),
                      eta = (double)d->scale * lengths * off;
@@ -8243,9 +8290,10 @@ static int attn__filter_worth(
     f->first = first / ATTN__INT16_CHUNK * ATTN__INT16_CHUNK;
     f->chunks = attn__ceil_div(last - f->first, ATTN__INT16_CHUNK);
     if (last - first < attn__filter_keys()) return 0;
-    const double longest = attn__sqrt((double)attn__int16_sample(u, t, first, last));
+    const float square = attn__int16_sample(u, t, first, last);
+    const double longest = attn__sqrt((double)square);
     const double range = attn__columns(d, t, &most);
-    if (!(range > 0)) return attn__tuning.filter;
+    if (!(range > 0) || !attn__finite(square)) return attn__tuning.filter;
     /* the filter's part of what flash takes, and of fewer keys at a time; int16 takes 0.65 of it */
     const double cost = attn__isa()->W < 16 ? 0.5 : 0.12 + 6 / (double)d->head_dim,
                  least = attn__tuning.filter ? 0 : cost + (job->int16 ? 0.5 : 0.25);
@@ -11203,6 +11251,7 @@ static void attn__ref_add_row(
             dv[j * d->v_dim + c] += r->s[j] * r->factor[j] * dout[c];
     }
     const int64_t at = attn__ref_q_at(r, out->stride, i, h);
+    if (i >= r->q_used && (d->flags & ATTN_ACCUMULATE)) return; /* no token: what is there stays */
     for (int64_t c = 0; c < d->head_dim; c++)
         attn__ref_store(d, out->data, out->dtype, at + c, dq[c]);
 }
@@ -11214,6 +11263,7 @@ static void attn__ref_store_keys(
     for (int64_t t = 0; t < tokens; t++) {
         const int64_t j = t - r->k_first, at = attn__ref_k_at(r, out->stride, j, kv_head);
         const int live = j >= 0 && j < r->k_len;
+        if (!live && (r->d->flags & ATTN_ACCUMULATE)) continue;
         for (int64_t c = 0; c < dim; c++)
             attn__ref_store(r->d, out->data, out->dtype, at + c, live ? sum[j * dim + c] : 0);
     }
@@ -15257,7 +15307,7 @@ static void ATTN__(backward_dq)(const attn__bwd *job, const attn__sequence_view 
                     ATTN__(load)(sum + c) + ATTN__(load)(sum + p * job->rows_held * job->q_ld + c));
         ATTN__(bwd_store)(job, &job->g->dq,
             attn__q_at(s, job->g->dq.stride, r / job->group, kv_head * job->group + r % job->group),
-            sum, d->head_dim);
+            r / job->group < s->q_used ? sum : NULL, d->head_dim);
     }
 }
 
@@ -15271,9 +15321,15 @@ static void ATTN__(bias_rows)(const attn__bwd *job, const attn__sequence_view *s
         const attn__query q = attn__bwd_query(job, s, t, r);
         if (q.h != h) continue;
         float *to = out + q.i * job->d->bias.stride[2], *ds = t->dS + r * t->ld + (first - t->kb);
-        const ATTN__V by = ATTN__(set1)(job->d->bias_scale ? job->d->bias_scale[h] : 1);
+        const float times = job->d->bias_scale ? job->d->bias_scale[h] : 1;
+        const ATTN__V by = ATTN__(set1)(times);
         for (int64_t c = 0; c < keys && bad; c++)
             if (!attn__sees(&q, first + c)) ds[c] = 0;
+        if (!attn__finite(times)) { /* 0 times it is NaN */
+            for (int64_t c = 0; c < keys; c++)
+                if (attn__sees(&q, first + c)) to[c] += ds[c] * times;
+            continue;
+        }
         for (int64_t c = 0; c < keys; c += ATTN__W)
             ATTN__(store_n)(to + c,
                 ATTN__(fma)(ATTN__(load)(ds + c), by, ATTN__(load_n)(to + c, keys - c)), keys - c);

@@ -59,8 +59,8 @@ static const float *weight(int layer, const char *name, size_t count) {
     unsigned long long begin = 0, end = 0;
     if (layer < 0) snprintf(key, sizeof key, "\"%s\"", name);
     else snprintf(key, sizeof key, "\"encoder.layer.%d.%s\"", layer, name);
-    memcpy(&header, model, 8); /* little-endian, as this machine has to be */
-    if (model_size < 8 || header > model_size - 8) stop("is no safetensors file", "model");
+    if (model_size >= 8) memcpy(&header, model, 8); /* little-endian, as this machine has to be */
+    if (header < 1 || header > model_size - 8) stop("is no safetensors file", "model");
     model[8 + header - 1] = 0; /* the last brace: the header ends as a string */
     const char *at = strstr(model + 8, key);
     const char *offsets = at ? strstr(at, "data_offsets\":[") : NULL;

@@ -361,6 +361,42 @@ static void test_infinite_bias_scale(void **state)
         }
     }
 }
+/* A multiplier that is no number, or infinite, spoils what it multiplies: no gradient of a key that the row does not see, whose bias another head
+ * shares, and nothing that is added to. */
+static void test_bias_scale_spoils(void **state)
+{
+    enum { ROWS = 40, KEYS = 150, WAS = 5 };
+    static const char *const backends[] = { "reference", "flash", "standard" };
+    static const float by[][HEADS] = { { INFINITY, 1 }, { 1, NAN }, { -INFINITY, NAN } };
+    static float dbias[2][ROWS * KEYS], grads[3][HEADS * KEYS * D];
+    (void)state;
+    fill_tensors();
+    for (int n = 0; n < 12; n++) {
+        attn_desc d = { 0 };
+        attn_grad g = { 0 };
+        for (int64_t i = 0; i < ROWS * KEYS; i++) bias[i] = i / KEYS == 7 ? -INFINITY : 0.25f;
+        for (int64_t i = 0; i < ROWS * KEYS; i++) mask[i] = i % KEYS != 3;
+        d.batch = 1, d.heads = HEADS, d.q_len = ROWS, d.kv_len = KEYS, d.head_dim = D, d.q.data = q, d.k.data = k, d.v.data = v, d.flags = ATTN_CAUSAL | ATTN_TOP_LEFT;
+        d.o.data = o[0], d.lse = lse[0], d.bias_scale = by[n % 3];
+        by_bias(&d, KEYS);
+        if (n & 1) by_mask(&d, KEYS);
+        d.backend = "reference";
+        assert_ok(attn_forward(&d));
+        if (n >= 6) d.flags |= ATTN_ACCUMULATE;
+        g.dout.data = q, g.dq.data = grads[0], g.dk.data = grads[1], g.dv.data = grads[2];
+        for (int b = 0; b < 3; b++) {
+            d.backend = backends[b], g.dbias = dbias[b > 0];
+            memset(grads, 0, sizeof grads);
+            for (int64_t i = 0; i < ROWS * KEYS; i++) g.dbias[i] = WAS;
+            assert_ok(attn_backward(&d, &g));
+            for (int64_t i = 0; i < ROWS * KEYS; i++) {
+                const int sees = i % KEYS <= i / KEYS && i / KEYS != 7 && (!(n & 1) || i % KEYS != 3);
+                if (!sees && g.dbias[i] != (n >= 6 ? WAS : 0)) fail_msg("%s, %d: dbias[%d][%d], which no row sees, is %g", d.backend, n, (int)(i / KEYS), (int)(i % KEYS), (double)g.dbias[i]);
+                if (b && !same_or_nan(dbias[1][i], dbias[0][i])) fail_msg("%s, %d: dbias[%d][%d] is %g, not %g", d.backend, n, (int)(i / KEYS), (int)(i % KEYS), (double)dbias[1][i], (double)dbias[0][i]);
+            }
+        }
+    }
+}
 /* A multiplier for each head of a bias that heads share: the bits of a bias of their own, times a power of 2, and the gradient that is its
  * sum. -infinity hides, whatever the multiplier: 0 and negative ones too. */
 static void test_bias_scale(void **state)
@@ -432,6 +468,6 @@ static void test_two_strides(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = { cmocka_unit_test(test_shapes), cmocka_unit_test(test_nan), cmocka_unit_test(test_nan_in_place), cmocka_unit_test(test_nan_wide), cmocka_unit_test(test_nan_gradients), cmocka_unit_test(test_nan_dout), cmocka_unit_test(test_nan_bf16), cmocka_unit_test(test_nan_bias), cmocka_unit_test(test_bias_scale), cmocka_unit_test(test_large_bias_scale), cmocka_unit_test(test_infinite_bias_scale), cmocka_unit_test(test_small_bias_scale), cmocka_unit_test(test_two_strides) };
+    const struct CMUnitTest tests[] = { cmocka_unit_test(test_shapes), cmocka_unit_test(test_nan), cmocka_unit_test(test_nan_in_place), cmocka_unit_test(test_nan_wide), cmocka_unit_test(test_nan_gradients), cmocka_unit_test(test_nan_dout), cmocka_unit_test(test_nan_bf16), cmocka_unit_test(test_nan_bias), cmocka_unit_test(test_bias_scale), cmocka_unit_test(test_large_bias_scale), cmocka_unit_test(test_infinite_bias_scale), cmocka_unit_test(test_bias_scale_spoils), cmocka_unit_test(test_small_bias_scale), cmocka_unit_test(test_two_strides) };
     return cmocka_run_group_tests_name("hidden", tests, NULL, NULL);
 }

@@ -312,10 +312,51 @@ static void test_added_splits(void **state)
         }
 }
 
+/* Tokens that are not valid have no gradient: with ATTN_ACCUMULATE their bits stay, -0 and subnormal numbers too. */
+static void test_not_added(void **state)
+{
+    enum { Q = 21, KEYS = 150 };
+    static const char *const names[] = { "reference", "flash", "standard" };
+    static const int32_t types[] = { ATTN_F32, ATTN_F16, ATTN_BF16, ATTN_F64 };
+    static const int32_t used_q[] = { 5, 0 }, used_k[] = { 100, 90 }, start_k[] = { 0, 30 };
+    static float o[2 * Q * H * D], lse[2 * H * Q];
+    static double was[3][2 * KEYS * H * D], grads[3][2 * KEYS * H * D];
+    (void)state;
+    for (int n = 0; n < 3 * COUNT(types); n++) {
+        attn_desc d = make(2, Q, KEYS);
+        attn_grad g = { 0 };
+        attn_out *const out[] = { &g.dq, &g.dk, &g.dv };
+        const int32_t type = types[n / 3];
+        const size_t size = dtype_size(type);
+        d.backend = names[n % 3], d.seq.used_q = used_q, d.seq.used_k = used_k, d.seq.start_k = start_k, d.o.data = o, d.lse = lse;
+        assert_ok(attn_forward(&d));
+        d.flags |= ATTN_ACCUMULATE;
+        for (int t = 0; t < 3; t++) {
+            const uint64_t top = (uint64_t)1 << (8 * size - 1);          /* -0, and the least number but 0 */
+            for (int64_t i = 0; i < COUNT(was[0]); i++) {
+                const uint64_t bits = i % 3 == 0 ? top : i % 3 == 1 ? 1 : 0;
+                memcpy((char *)was[t] + (size_t)i * size, &bits, size);
+            }
+            memcpy(grads[t], was[t], sizeof was[t]);
+            out[t]->data = grads[t], out[t]->dtype = type;
+        }
+        g.dout.data = dout;
+        assert_ok(attn_backward(&d, &g));
+        for (int t = 0; t < 3; t++)
+            for (int64_t b = 0; b < 2; b++)
+                for (int64_t i = 0; i < (t ? KEYS : Q); i++) {
+                    const int valid = t ? i >= start_k[b] && i < used_k[b] : i < used_q[b];
+                    const int64_t heads = t ? d.kv_heads ? d.kv_heads : H : H, row = heads * D, at = (b * (t ? KEYS : Q) + i) * row;
+                    if (!valid && memcmp((char *)grads[t] + (size_t)at * size, (char *)was[t] + (size_t)at * size, (size_t)row * size))
+                        fail_msg("%s, type %d: %s of token %d of %d, which is not valid, does not stay", d.backend, (int)type, t == 0 ? "dq" : t == 1 ? "dk" : "dv", (int)i, (int)b);
+                }
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_dropped_window), cmocka_unit_test(test_split_bits), cmocka_unit_test(test_added_splits),
+        cmocka_unit_test(test_not_added), cmocka_unit_test(test_dropped_window), cmocka_unit_test(test_split_bits), cmocka_unit_test(test_added_splits),
         cmocka_unit_test(test_largest), cmocka_unit_test(test_long_dims), cmocka_unit_test(test_long_dims_of_few),
         cmocka_unit_test(test_equal_products),
         cmocka_unit_test(test_longest), cmocka_unit_test(test_splits), cmocka_unit_test(test_few_rows_used), cmocka_unit_test(test_two_splits), cmocka_unit_test(test_gang), cmocka_unit_test(test_first_key),

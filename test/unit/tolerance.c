@@ -380,6 +380,51 @@ static void test_hopeless(void **state)
     }
 }
 
+/* Rows of which every second head, or every second query, looks at few keys: whether codes pay is not guessed from the others alone. */
+static void test_every_second(void **state)
+{
+    enum { ROWS = 1024, DIM = 64, HEADS = 4 };
+    static float q[ROWS * HEADS * DIM], k[ROWS * DIM], o[ROWS * HEADS * DIM];
+    uint64_t r = 41;
+    (void)state;
+    for (int64_t i = 0; i < COUNT(k); i++) k[i] = (float)random_gauss(&r);
+    for (int n = 0; n < 8; n++) {
+        attn_statistics told;
+        attn_desc d = { 0 };
+        const int by_head = n & 1, of = n / 4 ? 4 : 2, which = (n & 2) / 2;
+        for (int64_t i = 0; i < COUNT(q); i++) {
+            const int64_t query = i / DIM / HEADS, head = i / DIM % HEADS;
+            q[i] = (float)random_gauss(&r) * ((by_head ? head : query) % of == (which ? of - 1 : 0) ? 16 : 1);
+        }
+        d.batch = 1, d.heads = HEADS, d.kv_heads = 1, d.q_len = d.kv_len = ROWS, d.head_dim = DIM, d.q.data = q, d.k.data = d.v.data = k, d.o.data = o;
+        d.backend = "adaptive", d.tolerance = 0.01f, d.statistics = &told;
+        if (no_products(&d)) skip();
+        assert_ok(attn_forward(&d));
+        if (told.rows_redone * 20 > told.rows) fail_msg("%s %d of %d looks at few keys: %d of %d rows computed twice", by_head ? "head" : "query", which, of, (int)told.rows_redone, (int)told.rows);
+    }
+}
+
+/* Numbers beyond those that have codes, and values whose squares are 0: computed once, as a plain call has it, and the statistics say why. */
+static void test_without_codes(void **state)
+{
+    enum { ROWS = 300, KEYS = 1280 };
+    static float x[3][KEYS * H * D], o[2][ROWS * H * D], cert[ROWS * H];
+    static const float by[][3] = { { 0x1p-60f, 0x1p60f, 1 }, { 0x1p60f, 0x1p-60f, 1 }, { 1, 1, 0x1p60f }, { 1, 1, 0x1p-60f } };
+    (void)state;
+    for (int n = 0; n < COUNT(by); n++) {
+        attn_statistics told;
+        attn_desc d = make(1, ROWS, KEYS);
+        for (int t = 0; t < 3; t++) for (int64_t i = 0; i < COUNT(x[0]); i++) x[t][i] = by[n][t] * (numbers[t][i] + (numbers[t][i] < 0 ? -1.0f : 1.0f));
+        d.q.data = x[0], d.k.data = x[1], d.v.data = x[2], d.o.data = o[0], d.backend = "flash";
+        assert_ok(attn_forward(&d));
+        d.o.data = o[1], d.backend = "adaptive", d.tolerance = 0.01f, d.cert = cert, d.statistics = &told;
+        if (no_products(&d)) skip();
+        assert_ok(attn_forward(&d));
+        assert_memory_equal(o[1], o[0], sizeof o[0]);
+        if (told.rows_redone || told.tiles_int16 || !told.why[0]) fail_msg("%d: %d rows computed twice, '%s'", n, (int)told.rows_redone, told.why);
+    }
+}
+
 /* Rows for which two keys tie, of scores that codes say little of: in runs, or scattered. Of each call the share that was asked for keeps to the
  * tolerance, whether rows are sampled or, where there are too few, certified. */
 static void test_sampled_share(void **state)
@@ -893,7 +938,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_mixed_tolerance), cmocka_unit_test(test_sampled), cmocka_unit_test(test_sampled_seen), cmocka_unit_test(test_sampled_redone), cmocka_unit_test(test_redone_bits), cmocka_unit_test(test_decode_redone_bits), cmocka_unit_test(test_worst_key), cmocka_unit_test(test_first_of_chunk),
-        cmocka_unit_test(test_worst_keys), cmocka_unit_test(test_columns), cmocka_unit_test(test_hopeless), cmocka_unit_test(test_sampled_splits), cmocka_unit_test(test_sampled_share), cmocka_unit_test(test_group_units),
+        cmocka_unit_test(test_worst_keys), cmocka_unit_test(test_columns), cmocka_unit_test(test_hopeless), cmocka_unit_test(test_every_second), cmocka_unit_test(test_without_codes), cmocka_unit_test(test_sampled_splits), cmocka_unit_test(test_sampled_share), cmocka_unit_test(test_group_units),
         cmocka_unit_test(test_told_by_threads), cmocka_unit_test(test_close_errors), cmocka_unit_test(test_within_f16), cmocka_unit_test(test_lse_error), cmocka_unit_test(test_lse_many_keys), cmocka_unit_test(test_absolute_units), cmocka_unit_test(test_padded_units),
         cmocka_unit_test(test_sampled_far), cmocka_unit_test(test_nothing_seen), cmocka_unit_test(test_rising), cmocka_unit_test(test_small_queries),
         cmocka_unit_test(test_wide_declined), cmocka_unit_test(test_million_keys), cmocka_unit_test(test_host_flushes), cmocka_unit_test(test_why_f64),
