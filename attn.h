@@ -95,9 +95,9 @@
    (forward), o and the gradients any float type: each its own. Flash and standard widen all to
    f32, and round nothing down, with one exception. AMD's processors from Zen 4 on multiply bf16
    twice as fast as f32. There flash multiplies q by k, and dout by v, as they are where both are
-   bf16, which is exact and summed in f32; and in a forward call where v and o are bf16, and more
-   than 8 rows share a key, the probabilities too, each rounded to the nearest bf16: plan.kernel
-   ends in "p_bf16". A call with o in f32, or with a tolerance, or of backend standard, does not.
+   bf16, which is exact and summed in f32; and in a forward call where v and o are bf16, and plan.kernel
+   ends in "p_bf16", the probabilities too, each rounded to the nearest bf16 (where up to 8 rows share
+   a key, mostly not). A call with o in f32, or with a tolerance, or of backend standard, does not.
    f64 in q, k, v or dout asks for f64 arithmetic, which the reference alone has: it is chosen
    then, and then only; plan.kernel ("forward_f64") and plan.why say so.
    Quantised caches: code = clamp(rint(x / scale)), scale = max |x| / 127 (int8) or / 448 (fp8)
@@ -4590,8 +4590,7 @@ static attn_status attn__flash_plan(
     static const char *const names[2][3] = {
         {"flash_forward", "flash_forward_qk_bf16", "flash_forward_p_bf16"},
         {"flash_forward_masked", "flash_forward_masked_qk_bf16", "flash_forward_masked_p_bf16"}};
-    const int rounds = job.bf16_pv && attn__rows_most(d) * job.group > ATTN__THIN_ROWS;
-    plan->kernel = names[job.extras][rounds ? 2 : job.bf16_qk];
+    plan->kernel = names[job.extras][job.bf16_pv ? 2 : job.bf16_qk];
     plan->isa = attn__machine()->isa->name;
     plan->threads = job.threads;
     plan->splits = (int32_t)job.splits;
