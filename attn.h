@@ -13936,6 +13936,11 @@ ATTN__INLINE void ATTN__(thin_fetch)(const attn__thin *m, const char *p, int32_t
     attn__fetch_to(m->fetch_l2, p);
     if (dtype == ATTN_INT16) attn__fetch_to(m->fetch_l2, p + ATTN_PLANE);
 }
+/* Of int16 the last line of the row at p, where its parts of 64 bytes begin within lines. Of other
+ * types the processor brings it. */
+ATTN__INLINE void ATTN__(thin_fetch_last)(const attn__thin *m, const char *p, int32_t dtype) {
+    if (dtype == ATTN_INT16 && ((uintptr_t)p & 63)) ATTN__(thin_fetch)(m, p + m->dim - 1, dtype);
+}
 /* Vectors of V in a panel: those of two rows of O stay in registers. What takes more than an
  * instruction or two to widen. */
 #undef ATTN__THIN_PANEL
@@ -14043,6 +14048,8 @@ ATTN__INLINE void ATTN__(thin_dots)(
         }
         for (; attn__is_blocks(type) && fetch && f < end; f += on)
             for (int x = 0; x < X; x++) ATTN__(thin_fetch)(m, next[x] + f, type);
+        for (int x = 0; type == ATTN_INT16 && x < X && fetch && !dense && dim == m->dim; x++)
+            ATTN__(thin_fetch_last)(m, next[x], type);
         ATTN__UNROLL for (int l = 0; l < R * X; l += W)
             ATTN__(store)(sum + l, ATTN__(add_lanes)(acc + l));
         for (int r = 0; first && r < m->rows; r++)
@@ -14170,6 +14177,8 @@ ATTN__INLINE void ATTN__(thin_sums)(const attn__thin *m, int R, int vectors, int
         for (int64_t f = 0; f < to - from; f += half) ATTN__UNROLL
             for (int64_t l = 0; l < half; l += line)
                 ATTN__(thin_fetch)(m, next + attn__thin_bytes(dtype, f + l), dtype);
+        if (dtype == ATTN_INT16 && !dense && to > from && to >= m->dim)
+            ATTN__(thin_fetch_last)(m, m->next[j], dtype);
         const int64_t off = vectors * ATTN__W % 32 ? at & 31 : 0; /* from the block's begin */
         ATTN__UNROLL for (int l = 0; l < vectors; l++) {
             value[l] =
@@ -14839,6 +14848,8 @@ ATTN__NOINLINE void ATTN__(decode_dots_int16)(const attn__decode *p, const attn_
                         acc[4 * n + y] = ATTN__(dot)(part, k[y], acc[4 * n + y]);
                 }
             }
+            for (int y = 0; y < 4 && !r; y++) /* the last line of a row that begins within one */
+                if ((uintptr_t)l->next[x + y] & 63) attn__fetch_to(l2, l->next[x + y] + dim - 1);
             ATTN__UNROLL for (int n = 0; n < 16; n++)
                 sums[n] = ATTN__(number)(acc[n]);
             ATTN__(store)(sum, ATTN__(add_lanes)(sums));
