@@ -102,10 +102,11 @@
    then, and then only; plan.kernel ("forward_f64") and plan.why say so.
    Quantised caches: code = clamp(rint(x / scale)), scale = max |x| / 127 (int8) or / 448 (fp8)
    per token and kv head; int16: code = clamp(rint(256 x / scale)) / 256, scale = max |x| / 127.496,
-   so that its high bytes alone are a cache of int8 (4). q8_0 and q4_0 have a scale in f16 for each
-   32 elements, and no array of scales: append and attn_convert write the bytes that ggml does
-   (where a scale would be beyond the range of f16: the largest one; below 2^-126: codes of 0; where
-   an element is not finite: a scale of NaN). int8, int16 and fp8 are written by append alone; with
+   so that its high bytes alone are a cache of int8 (4); rows of it that begin at multiples of 64
+   bytes are read up to 1.5 times as fast as others. q8_0 and q4_0 have a scale in f16 for each 32
+   elements, and no array of scales: append and attn_convert write the bytes that ggml does (where a
+   scale would be beyond the range of f16: the largest one; below 2^-126: codes of 0; where an
+   element is not finite: a scale of NaN). int8, int16 and fp8 are written by append alone; with
    q_len 0 it does nothing else.
    Backward: dq, dk, dv from dout, o, lse; dlse adds the gradient of lse; dbias is summed over
    broadcast axes. p = exp(score - lse) is at most 1, however the lse was rounded.
@@ -2270,9 +2271,9 @@ static attn_status attn__check_lengths(const attn_desc *d, attn__refused *at) {
         if (attn__has_rotary(d)) {
             int64_t first = used - (s->start_k ? s->start_k[b] : 0),
                     q_used = s->used_q ? s->used_q[b] : rows;
-            const int64_t rows_most = d->append.rotary_rows - first;
-            ATTN__RULE_OF(at, "used_k", (n == 0 && q_used == 0) || attn__max(n, 1) <= rows_most,
-                ERR_ROTARY_ROWS);
+            const int64_t rows_most = d->append.rotary_rows - first,
+                          least = !ATTN__SMALL && q_used ? attn__max(n, 1) : n; /* for a name */
+            ATTN__RULE_OF(at, "used_k", least == 0 || least <= rows_most, ERR_ROTARY_ROWS);
             ATTN__ENTRY(at, s->used_q ? b : s->cu_q ? b + 1 : -1);
             ATTN__RULE_OF(at,
                 s->used_q ? "used_q"
@@ -2883,9 +2884,8 @@ ATTN__NOINLINE void attn__keys_at(const attn_desc *d, const attn__sequence_view 
     for (int64_t i = 0, run; i < n; i += run, page++, token = 0) {
         const int64_t base = (s->pages ? s->pages[page] : s->k_batch) * stride[0] +
                              token * stride[1] + h * stride[2];
-        const int64_t step = stride[1];
         run = attn__min(n - i, size - token);
-        for (int64_t r = 0; r < run; r++) at[i + r] = base + r * step;
+        for (int64_t r = 0; r < run; r++) at[i + r] = base + r * stride[1];
     }
 }
 /* Offset of column 0 (key 0 of the sequence) in a row of the bias or mask. */
@@ -8548,7 +8548,7 @@ ATTN__NOINLINE float attn__decode_codes(const attn__decode *p, int64_t r, float 
     const double step = (double)most / 32767, per_step = step > 0 ? 1 / step : 0;
     double left = 0, all = 0;
     for (int64_t c = 0; c < dim; c++) {
-        const double x = (double)attn__float(attn__size_bits(q[c])) * per_step;
+        const double x = (double)attn__float(attn__bits(q[c]) & 0x7fffffff) * per_step;
         const int32_t n = (int32_t)(x + 0.5), minus = -(int32_t)(attn__bits(q[c]) >> 31);
         p->code[r * dim + c] = (int16_t)((n ^ minus) - minus);
         left += x - n < 0 ? n - x : x - n;
