@@ -7722,7 +7722,8 @@ static float attn__int16_sample(
     float *x = t->T, longest = 0;
     for (int64_t c = 0; c < d->v_dim; c++) t->v_top[c] = t->v_low[c] = -3.4028234e38f;
     for (int64_t n = 0; n < many; n++) {
-        const int64_t j = first + attn__in_part(u, n, many, last - first, 0);
+        /* the first of all, which is often another kind: a sink */
+        const int64_t j = n ? first + attn__in_part(u, n, many, last - first, 0) : first;
         /* what has no code is as a 0 for the rows that do not see it */
         isa->pack_v(x, d->head_dim, d, &u->s, &d->k, h, d->head_dim, j, j + 1);
         const int k_beyond = attn__beyond_codes(x, d->head_dim);

@@ -404,6 +404,21 @@ static void test_every_second(void **state)
     }
 }
 
+/* A first key that is far longer than the others, as that of a language model is: it is among those that are looked at. */
+static void test_long_first(void **state)
+{
+    enum { ROWS = 1024, DIM = 64 };
+    static float k[ROWS * DIM], o[ROWS * DIM];
+    attn_statistics told;
+    attn_desc d = make(1, ROWS, ROWS);
+    (void)state;
+    for (int64_t i = 0; i < COUNT(k); i++) k[i] = numbers[1][i] * (i < DIM ? 100 : 1);
+    d.heads = 1, d.head_dim = DIM, d.k.data = k, d.o.data = o, d.backend = "adaptive", d.tolerance = 0.01f, d.statistics = &told;
+    if (no_products(&d)) skip();
+    assert_ok(attn_forward(&d));
+    if (told.rows_redone * 20 > told.rows || !told.why[0]) fail_msg("%d of %d rows computed twice, '%s'", (int)told.rows_redone, (int)told.rows, told.why);
+}
+
 /* Numbers beyond those that have codes, and values whose squares are 0: computed once, as a plain call has it, and the statistics say why. */
 static void test_without_codes(void **state)
 {
@@ -938,7 +953,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_mixed_tolerance), cmocka_unit_test(test_sampled), cmocka_unit_test(test_sampled_seen), cmocka_unit_test(test_sampled_redone), cmocka_unit_test(test_redone_bits), cmocka_unit_test(test_decode_redone_bits), cmocka_unit_test(test_worst_key), cmocka_unit_test(test_first_of_chunk),
-        cmocka_unit_test(test_worst_keys), cmocka_unit_test(test_columns), cmocka_unit_test(test_hopeless), cmocka_unit_test(test_every_second), cmocka_unit_test(test_without_codes), cmocka_unit_test(test_sampled_splits), cmocka_unit_test(test_sampled_share), cmocka_unit_test(test_group_units),
+        cmocka_unit_test(test_worst_keys), cmocka_unit_test(test_columns), cmocka_unit_test(test_hopeless), cmocka_unit_test(test_every_second), cmocka_unit_test(test_without_codes), cmocka_unit_test(test_long_first), cmocka_unit_test(test_sampled_splits), cmocka_unit_test(test_sampled_share), cmocka_unit_test(test_group_units),
         cmocka_unit_test(test_told_by_threads), cmocka_unit_test(test_close_errors), cmocka_unit_test(test_within_f16), cmocka_unit_test(test_lse_error), cmocka_unit_test(test_lse_many_keys), cmocka_unit_test(test_absolute_units), cmocka_unit_test(test_padded_units),
         cmocka_unit_test(test_sampled_far), cmocka_unit_test(test_nothing_seen), cmocka_unit_test(test_rising), cmocka_unit_test(test_small_queries),
         cmocka_unit_test(test_wide_declined), cmocka_unit_test(test_million_keys), cmocka_unit_test(test_host_flushes), cmocka_unit_test(test_why_f64),
