@@ -163,7 +163,7 @@
    bytes that the tolerance asks for; attn_statistics.bytes says how much. Up to 8 rows (q_len times
    heads / kv_heads; fewer where dims are few, see below) against 1024 keys and more, dims that are
    powers of two up to 512 with strides that are multiples of them, a tolerance of 1/512 and above
-   (named: 1/2048); the workspace is 76 bytes a key for each thread.
+   (Zen 4: 1/128; named: 1/2048); the workspace is 76 bytes a key for each thread.
    Taken: every dtype, layout and length, grouped heads, causal, windows, offsets, packed and
    padded sequences, slots, pages, append. Computed exactly, with the reason in attn_statistics.why
    and a cert of 0: softcap, bias, mask, ALiBi, sinks, dropout, a scale below 0, few rows or keys
@@ -5047,10 +5047,11 @@ static int64_t attn__tiles(const attn__rows *u, int64_t r0, int64_t r1) {
 #if ATTN__DECODE
 #define ATTN__DECODE_ROWS 8
 #define ATTN__DECODE_KEYS 1024
-/* Low bytes of most values would be read below; it does not pay below PAYS. */
+/* Low bytes of most values would be read below; it does not pay below PAYS, which is larger where
+ * products cost more than memory (Zen 4, of one product of 512 bits a cycle). */
 #define ATTN__DECODE_FINEST 4.8828125e-4f /* 2^-11 */
-#define ATTN__DECODE_PAYS 1.953125e-3f    /* 2^-9 */
-#define ATTN__DECODE_COARSE 0.004f        /* what codes of q leave out is small beside it */
+#define ATTN__DECODE_PAYS (attn__machine()->has & ATTN__CPU_FETCH_L2 ? 7.8125e-3f : 1.953125e-3f)
+#define ATTN__DECODE_COARSE 0.004f /* what codes of q leave out is small beside it */
 enum {
     ATTN__DECODE_BEGIN,
     ATTN__DECODE_SCORES,
@@ -5269,7 +5270,7 @@ static const char *attn__decode_declines(const attn_desc *d) {
         return "head_dim or v_dim is above 512";
     if (!absolute && d->tolerance < ATTN__DECODE_FINEST) return "tolerance is below 1/2048";
     if (!absolute && d->tolerance < ATTN__DECODE_PAYS && !attn__named_adaptive(d))
-        return "high bytes do not pay at a tolerance below 1/512";
+        return "high bytes do not pay at so small a tolerance";
     if (attn__machine()->isa->W < 8 && !attn__named_adaptive(d))
         return "high bytes do not pay without AVX2";
     if (!attn__decode_rows(d)) return "high bytes do not pay with so few dims";
@@ -7570,25 +7571,18 @@ static void attn__standard_backward(const attn__bwd *job, const attn__sequence_v
    The same of rows with a certificate (>>adaptive): from codes of int16, and few rows against
    int16, plane by plane. */
 #if ATTN__ADAPTIVE
-/* Numbers that have no code become 0; whether there were any. */
+/* Numbers that have no code become 0; whether there were any, with BEYOND that one is finite: what is
+ * no number, or infinite, is as a 0 for the rows that do not see it. */
+#define ATTN__BEYOND 2
 static int attn__no_code(float *x, int64_t n, int64_t step) {
     int bad = 0;
     for (int64_t i = 0; i < n; i++) {
         const uint32_t size = attn__bits(x[i * step]) & 0x7fffffff;
         if (size <= 0x58800000u) continue; /* INT16_LARGE */
         x[i * step] = 0;
-        bad = 1;
+        bad |= size < 0x7f800000u ? ATTN__BEYOND : 1;
     }
     return bad;
-}
-/* Whether a finite one has none. What is no number, or infinite, is as a 0 for who does not see it. */
-static int attn__beyond_codes(const float *x, int64_t n) {
-    int beyond = 0;
-    for (int64_t i = 0; i < n; i++) {
-        const int32_t size = attn__size_bits(x[i]);
-        beyond |= size > 0x58800000 && size < 0x7f800000;
-    }
-    return beyond;
 }
 /* Keys [k0, ke) of the block from kb on; k0 - kb is a multiple of CHUNK. With `bytes` the codes of the
  * filter, and of values what the chunk and the columns share alone. */
@@ -7724,15 +7718,12 @@ static float attn__int16_sample(
     for (int64_t n = 0; n < many; n++) {
         /* the first of all, which is often another kind: a sink */
         const int64_t j = n ? first + attn__in_part(u, n, many, last - first, 0) : first;
-        /* what has no code is as a 0 for the rows that do not see it */
         isa->pack_v(x, d->head_dim, d, &u->s, &d->k, h, d->head_dim, j, j + 1);
-        const int k_beyond = attn__beyond_codes(x, d->head_dim);
-        attn__no_code(x, d->head_dim, 1);
+        const int key = attn__no_code(x, d->head_dim, 1);
         const float square = isa->square(x, d->head_dim);
         if (square > longest) longest = square;
         isa->pack_v(x, d->v_dim, d, &u->s, &d->v, h, d->v_dim, j, j + 1);
-        beyond += attn__beyond_codes(x, d->v_dim) | k_beyond;
-        attn__no_code(x, d->v_dim, 1);
+        beyond += ((attn__no_code(x, d->v_dim, 1) | key) & ATTN__BEYOND) != 0;
         for (int64_t c = 0; c < d->v_dim; c++) {
             if (x[c] > t->v_top[c]) t->v_top[c] = x[c];
             if (-x[c] > t->v_low[c]) t->v_low[c] = -x[c];
@@ -7860,8 +7851,7 @@ static void attn__int16_probe(const attn__adaptive *job, const attn__rows *u, co
     for (int64_t r = 0; r < rows; r++) {
         const int64_t row = attn__looked_row(u, r, rows, mean ? 1 : 2), i = attn__row_query(u, row);
         isa->pack_q(t->X + r * ld, d, &u->s, i, attn__row_head(u, row));
-        const int beyond = attn__beyond_codes(t->X + r * ld, dim);
-        attn__no_code(t->X + r * ld, dim, 1);
+        const int beyond = attn__no_code(t->X + r * ld, dim, 1) & ATTN__BEYOND;
         looked->length[r] = beyond ? 1e300 : attn__sqrt((double)isa->square(t->X + r * ld, dim));
         attn__range(d, &u->s, i, &lo[r], &hi[r]);
         sums[r][0] = sums[r][1] = 0;
@@ -7946,8 +7936,7 @@ static int attn__int16_worth(const attn__adaptive *job, const attn__rows *u, con
     for (int64_t n = 0; n < asked; n++) {
         const int64_t r = attn__looked_row(u, n, asked, 0);
         isa->pack_q(t->T, d, &u->s, attn__row_query(u, r), attn__row_head(u, r));
-        if (attn__beyond_codes(t->T, d->head_dim)) continue;
-        attn__no_code(t->T, d->head_dim, 1);
+        if (attn__no_code(t->T, d->head_dim, 1) & ATTN__BEYOND) continue;
         const double lengths = attn__sqrt((double)isa->square(t->T, d->head_dim) * longest),
                      eta = (double)d->scale * lengths * off;
         fine += eased ? 0.6 * range * (eta + 3e-4) / 8 + most * 1.2e-4 <= 0.85 * limit && eta < 0.4
@@ -8453,7 +8442,7 @@ static void attn__decode_list(const attn__decode *p, const attn_in *t, int64_t p
         l->key[x] = (int32_t)x;
         l->at[x] = attn__high(at[x]) + plane;
     }
-    for (int64_t x = 0, k = 0; k < l->n && l->n < n; x++) {
+    for (int64_t x = 0, k = 0; x < n && k < l->n && l->n < n; x++) {
         l->key[k] = (int32_t)x;
         l->at[k] = attn__high(at[x]) + plane;
         k += p->level[j0 + x] >= (float)least;

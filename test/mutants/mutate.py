@@ -40,6 +40,7 @@ RUNS = {
     "threads": (["cc", "-O1", OTHER], "plain", {}, THREADS),
     "units": (["cc", "-O1", *PORTABLE], "plain", {}, UNITS),
     "copies": (["cc", "-O1", OTHER], "plain", {}, [["convert"]]),
+    "merge": (["cc", "-O1", *PORTABLE], "plain", {}, [["merge"]]),
     "extremes": (["cc", "-O1", OTHER], "plain", {}, EXTREMES),     # portable code has no fused operation, whose rounding matters here
     "adaptive": (["cc", "-O1", OTHER], "plain", {}, [["adaptive", "--rows", "12000"]]),
     "sampled": (["cc", "-O1", OTHER], "plain", {}, [["tolerance"], ["adaptive", "--rows", "12000"]]),
