@@ -88,6 +88,11 @@ def test_tables(folder):
     report("a plugin is listed", None if good else listed)
     done, rows, fault = rows_of(folder, "--plugin", "right.so", "--backend", "loops", *SHAPE, *SMALL)
     report("a plugin alone", fault or (None if [r["backend"] for r in rows] == ["loops"] else str(rows)))
+    for backends, left_out in (("loops,flash", []), ("flash", ["loops"]), ("again", ["loops"])):
+        done, rows, fault = rows_of(folder, "--plugin", "two.so" if backends == "again" else "right.so", "--backend", backends, *SHAPE, *SMALL)
+        want = "".join("attn_bench: %s of --plugin is left out: --backend does not name it\n" % b for b in left_out)
+        good = sorted(r["backend"] for r in rows) == sorted(backends.split(",")) and "".join(l + "\n" for l in done.stderr.splitlines() if "--plugin" in l) == want
+        report("what --backend %s leaves out" % backends, fault or (None if good else done.stderr))
     done, rows, fault = rows_of(folder, "--plugin", os.path.join(folder, "two.so"), *SHAPE, *SMALL)
     names = [r["backend"] for r in rows]
     report("two backends of one plugin", fault or (None if names[-2:] == ["loops", "again"] else str(names)))
