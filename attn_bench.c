@@ -8729,7 +8729,7 @@ static int prepare(bench *b, baseline *old) {
     if (b->left_out && !b->case_count) return refuse("%s", b->left_out_why);
     if (b->left_out)
         fprintf(stderr, "attn_bench: %d cases are left out: %s\n", b->left_out, b->left_out_why);
-    for (int i = 0; o->backends && i < b->plugin_count; i++)
+    for (int i = 0; o->backends && !o->repeated && i < b->plugin_count; i++)
         if (!listed(o->backends, b->plugins[i]))
             fprintf(stderr, "attn_bench: %s of --plugin is left out: --backend does not name it\n",
                 b->plugins[i]);
