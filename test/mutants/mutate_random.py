@@ -665,8 +665,9 @@ class Run:
         with self.lock:
             if self.counted + self.taken >= self.count:
                 return None
-            self.taken += 1
-            return next(self.drawn, None)
+            given = next(self.drawn, None)
+            self.taken += given is not None
+            return given
 
     def worker(self, number):
         while True:
