@@ -513,7 +513,7 @@ typedef struct attn_desc {
 /* Gradients. dout is shaped like o, dq like q, dk like k, dv like v; dlse like lse
  * (optional). dbias (optional, f32) has the strides and the broadcast shape of the bias;
  * dsink (optional) [heads]: dlse of a row that sees no key goes there, but of rows beyond used_q
- * nothing is read. Of a call without queries or sequences dbias stays as it is; with
+ * nothing is read. Where q_len or batch is 0 dbias stays as it is; with
  * ATTN_ACCUMULATE a row of it that batch entries or heads share takes one part after the other. */
 typedef struct attn_grad {
     attn_in dout;
@@ -7929,8 +7929,8 @@ static int attn__int16_worth(const attn__adaptive *job, const attn__rows *u, con
     const double range = attn__columns(d, t, &most);
     const double limit = (double)d->tolerance * (d->flags & ATTN_TOLERANCE_ABSOLUTE ? 1 : most);
     const int eased = attn__samples(job, u) > 0;
-    /* most keys are beyond codes; squares of values are 0 */
-    if (!attn__finite(square) || (most > 0 && limit < 1e-16)) return 0;
+    /* most keys are beyond codes; squares of values are 0, or they are */
+    if (!attn__finite(square) || limit < 1e-16) return 0;
     /* a row of codes is wrong by about half its NORM-th part for each sqrt(dim / 3) */
     const double off = 1.2 * attn__sqrt((double)d->head_dim / 3) / (double)ATTN__INT16_NORM;
     for (int64_t n = 0; n < asked; n++) {

@@ -8032,16 +8032,18 @@ static int gpu_pointers(const attn_desc *d, const attn_grad *g, bool host_seq, g
     gpu_extent_q(d, eq);
     gpu_extent_k(d, ek);
     gpu_extent_new(d, en);
-    const bool q = eq[0] && eq[1], k = ek[0] && ek[1], added = en[0] && en[1];
+    /* of packed sequences bias, mask and dbias have q_len rows, whatever total_q is */
+    const bool q = eq[0] && eq[1], k = ek[0] && ek[1], added = en[0] && en[1],
+               pairs = d->batch && d->q_len && d->kv_len;
     const gpu_pointer all[] = {{"q", q ? d->q.data : NULL}, {"k", k ? d->k.data : NULL},
         {"v", k ? d->v.data : NULL}, {"o", q ? d->o.data : NULL}, {"lse", q ? d->lse : NULL},
-        {"bias", q && d->kv_len ? d->bias.data : NULL},
-        {"mask", q && d->kv_len ? d->mask.data : NULL}, {"alibi", d->alibi}, {"sink", d->sink},
-        {"bias_scale", d->bias_scale}, {"dout", q ? grad->dout.data : NULL},
-        {"dlse", q ? grad->dlse : NULL}, {"dq", q ? grad->dq.data : NULL},
-        {"dk", k ? grad->dk.data : NULL}, {"dv", k ? grad->dv.data : NULL},
-        {"dbias", q && d->kv_len ? grad->dbias : NULL}, {"dsink", grad->dsink},
-        {"seq.cu_q", host_seq ? NULL : d->seq.cu_q}, {"seq.cu_k", host_seq ? NULL : d->seq.cu_k},
+        {"bias", pairs ? d->bias.data : NULL}, {"mask", pairs ? d->mask.data : NULL},
+        {"alibi", d->alibi}, {"sink", d->sink}, {"bias_scale", d->bias_scale},
+        {"dout", q ? grad->dout.data : NULL}, {"dlse", q ? grad->dlse : NULL},
+        {"dq", q ? grad->dq.data : NULL}, {"dk", k ? grad->dk.data : NULL},
+        {"dv", k ? grad->dv.data : NULL}, {"dbias", pairs ? grad->dbias : NULL},
+        {"dsink", grad->dsink}, {"seq.cu_q", host_seq ? NULL : d->seq.cu_q},
+        {"seq.cu_k", host_seq ? NULL : d->seq.cu_k},
         {"seq.used_q", host_seq ? NULL : d->seq.used_q},
         {"seq.used_k", host_seq ? NULL : d->seq.used_k},
         {"seq.start_k", host_seq ? NULL : d->seq.start_k},

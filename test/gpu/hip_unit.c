@@ -1490,6 +1490,27 @@ static void backward_pointers(void) {
             CHECK(strstr(c.message, name[n]), "the message does not name %s: '%s'", name[n], c.message);
         }
     CHECK(!attn_backward(&p.d, &p.g), "after all of them: %s", c.message);
+    /* bias, mask and dbias of packed sequences have q_len rows, even where no sequence has a query */
+    static const int32_t no_query[2] = {0, 0}, keys[2] = {0, 4};
+    static float few[1024];
+    static const char *const what[] = {"dbias", "bias", "mask"};
+    float *far;
+    hip_must(hipMalloc((void **)&far, sizeof few), "hipMalloc");
+    for (int device = 0; device < 2; device++)
+        for (int n = 0; n < 3; n++) {
+            float *x = device ? far : few, *other = device ? few : far;
+            char message[200] = "";
+            attn_desc d = {0};
+            attn_grad g = {0};
+            d.batch = d.heads = 1, d.q_len = 2, d.kv_len = 4, d.head_dim = 8, d.backend = "hip", d.message = message, d.message_size = sizeof message;
+            d.flags = device ? ATTN_DEVICE | ATTN_SEQ_HOST : 0, d.seq.cu_q = no_query, d.seq.cu_k = keys, d.seq.total_k = 4;
+            d.q.data = x, d.k.data = x + 64, d.v.data = x + 128, d.o.data = x + 192, d.lse = x + 256, d.bias.data = n == 1 ? other : x + 300;
+            g.dout.data = x + 320, g.dq.data = x + 400, g.dk.data = x + 464, g.dv.data = x + 528, g.dbias = n == 0 ? other : x + 600;
+            if (n == 2) d.mask.data = other, d.mask.dtype = ATTN_BOOL;
+            const attn_status s = attn_backward(&d, &g);
+            CHECK(s == ATTN_ERR_GPU_POINTER && strstr(message, what[n]), "%s of no query in memory of the other kind: %s '%s'", what[n], attn_status_name(s), message);
+        }
+    hip_must(hipFree(far), "hipFree");
     CHECK(spoken() == 0, "something was printed");
     hip_place_free(&c, &p);
 }

@@ -420,12 +420,12 @@ static void test_long_first(void **state)
     if (told.rows_redone * 20 > told.rows || !told.why[0]) fail_msg("%d of %d rows computed twice, '%s'", (int)told.rows_redone, (int)told.rows, told.why);
 }
 
-/* Numbers beyond those that have codes, and values whose squares are 0: computed once, as a plain call has it, and the statistics say why. */
+/* Numbers beyond those that have codes, and values whose squares are 0, or which are: computed once, as a plain call has it, and the statistics say why. */
 static void test_without_codes(void **state)
 {
     enum { ROWS = 300, KEYS = 1280 };
     static float x[3][KEYS * H * D], o[2][ROWS * H * D], cert[ROWS * H];
-    static const float by[][3] = { { 0x1p-60f, 0x1p60f, 1 }, { 0x1p60f, 0x1p-60f, 1 }, { 1, 1, 0x1p60f }, { 1, 1, 0x1p-60f } };
+    static const float by[][3] = { { 0x1p-60f, 0x1p60f, 1 }, { 0x1p60f, 0x1p-60f, 1 }, { 1, 1, 0x1p60f }, { 1, 1, 0x1p-60f }, { 1, 1, 0x1p-132f }, { 1, 1, 0 } };
     (void)state;
     for (int n = 0; n < COUNT(by); n++) {
         attn_statistics told;
