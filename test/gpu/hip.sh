@@ -144,11 +144,11 @@ one_after_the_other() { # what ptxas says where it does not let products of wgmm
 }
 absent() { skipped=$((skipped + 1)); echo "  skipped: $1"; }
 compile_only() { # full or nothing: a unit of all kernels takes two minutes of -O3, its front end a few seconds
-    local chip nvcc how=parsed level="-Werror -fsyntax-only" nvidia=sm_80 hipcc=test/hipsim/hipcc out=
-    if [ "${1:-}" = full ]; then how=compiled level=-O3 nvidia="sm_80 sm_90 sm_90a" out="-o build/hip/other.o"; fi
+    local chip nvcc how=parsed level="-Werror -fsyntax-only" side=--offload-device-only nvidia=sm_80 hipcc=test/hipsim/hipcc out=
+    if [ "${1:-}" = full ]; then how=compiled level=-O3 side= nvidia="sm_80 sm_90 sm_90a" out="-o build/hip/other.o"; fi
     mkdir -p build/hip
     for chip in gfx906 gfx908 gfx1030 gfx1151; do
-        compiled "$chip, clang 19" $hipcc -x hip $level --offload-arch=$chip -I. -c attn_hip.c $out
+        compiled "$chip, clang 19" $hipcc -x hip $level $side --offload-arch=$chip -I. -c attn_hip.c $out      # the host's is the same for all
     done
     compiled "gfx942, C++20" $hipcc -x hip $level -std=c++20 --offload-arch=gfx942 -I. -c attn_hip.c $out
     compiled "gfx1100, -O0" $hipcc -x hip ${level/-O3/} -O0 --offload-arch=gfx1100 -I. -c attn_hip.c $out
