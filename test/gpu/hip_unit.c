@@ -1712,20 +1712,30 @@ static void backward16_spoiled_wide(void) {
         free(got), proof_free(&c);
     }
 }
+/* Which pairs are seen: causal ones; or all, but of those with row or key `at` the pair of both alone, or all but that one. */
+enum { SEEN_CAUSAL, SEEN_ALONE, SEEN_BUT_ONE };
+static int pair_seen(int how, int i, int j, int at) {
+    if (how == SEEN_CAUSAL) return j <= i;
+    return (i != at && j != at) || (i == j) == (how == SEEN_ALONE);
+}
 static void backward16_spoiled(void) {
     static const int32_t types[] = {ATTN_BF16, ATTN_F16, ATTN_F32};
     static const uint32_t bad[3][4] = {{0x7fc0, 0xffc0, 0x7f80, 0xff80}, {0x7e00, 0xfe00, 0x7c00, 0xfc00}, {0x7fc00000, 0xffc00000, 0x7f800000, 0xff800000}};
+    static uint8_t mask[150 * 150];
     registered();
-    for (int n = 0; n < 80; n++) {
-        const int what = n % 4, wide = n >= 48, type = wide ? n / 4 % 2 : n / 4 % 3;         /* q, k, v, dout; in a causal call the rows from a key on see it */
-        const int which = wide ? (n - 48) / 8 : n / 12;
+    for (int n = 0; n < 128; n++) {
+        const int what = n % 4, how = n < 80 ? SEEN_CAUSAL : (n - 80) / 12 % 2 ? SEEN_ALONE : SEEN_BUT_ONE;        /* q, k, v, dout */
+        const int wide = n >= 48 && n < 80, type = wide ? n / 4 % 2 : (n < 80 ? n : n - 80) / 4 % 3;
+        const int which = wide ? (n - 48) / 8 : n < 80 ? n / 12 : (n - 80) / 24 * 2;
         const int N = wide ? 50 : 150, D = wide ? 256 : 64, AT = N / 2, DIM = wide ? (n % 8 < 4 ? 5 : 200) : 5;
         proof_case c;
         if (types[type] != ATTN_F32 && !built(types[type])) continue;
         shape(&c, 1, N, N, 1, 1, D, 0, types[type]);
         proof_draw draw = grad_draw(&c, ATTN_F32);
-        c.g.dout.dtype = c.d.q.dtype, c.d.flags = ATTN_CAUSAL;
+        c.g.dout.dtype = c.d.q.dtype, c.d.flags = how == SEEN_CAUSAL ? ATTN_CAUSAL : 0;
         proof_bind_all(&c, &draw);
+        for (int i = 0; i < N * N; i++) mask[i] = (uint8_t)pair_seen(how, i / N, i % N, AT);
+        if (how != SEEN_CAUSAL) c.d.mask.data = mask, c.d.mask.dtype = ATTN_BOOL;
         attn_in *in[] = {&c.d.q, &c.d.k, &c.d.v, &c.g.dout};
         const size_t size = dtype_size(types[type]);
         char *x = (char *)(uintptr_t)in[what]->data + (size_t)(AT * D + DIM) * size;
@@ -1740,7 +1750,7 @@ static void backward16_spoiled(void) {
         const int inf = which > 1 && what < 2;           /* of an infinite score P may well be 0 */
         for (int at = 0; at < 3 * N * D; at++) {
             const int tensor = at / D / N, token = at / D % N, e = at % D, of_row = what == 0 || what == 3;
-            const int sees = tensor == 0 ? of_row ? token == AT : token >= AT : of_row ? token <= AT : token == AT;
+            const int sees = (tensor == 0) == of_row ? token == AT : of_row ? pair_seen(how, AT, token, AT) : pair_seen(how, token, AT, AT);
             const int reached = sees && !(tensor == 2 && what == 2) && !(tensor == 2 && what == 3 && e != DIM);
             CHECK(reached || float_bits(y[at]) == float_bits(z[at]), "case %d: d%c of %d, dim %d: %g instead of %g", n, "qkv"[tensor], token, e, (double)y[at], (double)z[at]);
             const int own = tensor == (what == 0) && e == DIM;      /* 0 times infinity, whatever P is */
