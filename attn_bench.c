@@ -2740,7 +2740,8 @@ static verdict check(const problem *p, int64_t pass, double seconds) {
     const attn_desc *d = &p->d;
     bool whole =
         reference_seconds(p->flops, (double)d->batch, d->heads, d->q_len, d->kv_len) <= seconds;
-    check_forward(p, whole, &v);
+    /* samples of so few rows would take each several times */
+    check_forward(p, whole || d->batch * d->heads * d->q_len <= SAMPLED_ROWS, &v);
     if (pass != FWD && !v.status) check_backward(p, whole, &v);
     judge_scales(&v);
     return v;

@@ -1,7 +1,7 @@
 """hip_rows.py - attn_hip.c with some rows of its table alone: what is not tested need not be compiled.
 
 usage: hip_rows.py f16|bf16|both chip|units|wgmma|plain|main [d64|d128]    prints it with the kernels of matrix units for that type of 16 bits, and chip: all
-others, f32's gradients with f16; units: the scalar ones; wgmma: of that unit alone, and the scalar ones; to be compiled and not run: plain: the plain, aligned ones of
+others, f32's gradients and decode from int8 with f16, decode from fp8 with bf16; units: the scalar ones; wgmma: of that unit alone, and the scalar ones; to be compiled and not run: plain: the plain, aligned ones of
 wgmma and no others; main: the plain, aligned ones of 64 and 128 dims of AMD's chips, and those that decode. d64, d128: of those the ones of 64 and 256 dims, of 32 and 128"""
 import pathlib
 import re
@@ -17,7 +17,7 @@ def without(text, *lists):
 
 def without_dtype(text, dtype):
     """The table without the rows of a type of 16 bits."""
-    return re.sub(rf'GPU_ROWS_(?:(?:GRAD_)?16_\w+|(?:GRAD_|DECODE_)?W?G?MMA(?:32)?)\("{dtype}",(?: UNIT_\w+,)? ATTN_{dtype.upper()}[^)]*\)', "", text)
+    return re.sub(rf'GPU_ROWS_(?:(?:GRAD_)?16_\w+|DECODE_KV|(?:GRAD_|DECODE_)?W?G?MMA(?:32)?)\("{dtype}",(?: UNIT_\w+,)? ATTN_{dtype.upper()}[^)]*\)', "", text)
 
 
 def without_dims(text, *dims):
@@ -63,6 +63,7 @@ def only_main(text):
 
 WHAT = {"main": only_main, "chip": str, "units": only_units, "wgmma": only_wgmma, "plain": only_plain}
 DIMS = {"d64": (32, 128), "d128": (64, 256)}            # which are left out
+CODES = {"f16": "fp8", "bf16": "int8"}                  # which a chip of that type has no kernel to decode from
 if __name__ == "__main__":
     if not (len(sys.argv) in (3, 4) and all(x in DIMS for x in sys.argv[3:]) and sys.argv[1] in ("f16", "bf16", "both") and sys.argv[2] in WHAT):
         sys.exit(__doc__.split("usage: ")[1])
@@ -71,4 +72,6 @@ if __name__ == "__main__":
         source = without_dtype(source, "bf16" if sys.argv[1] == "f16" else "f16")
     if sys.argv[1] == "bf16":
         source = without(source, "BACKWARD_32")
+    if sys.argv[1] in CODES and sys.argv[2] == "chip":
+        source = source.replace(re.search(rf'GPU_ROWS_DECODE_KV\("{CODES[sys.argv[1]]}",[^)]*\)', source)[0], "")
     print(without_dims(WHAT[sys.argv[2]](source), *DIMS.get(sys.argv[-1], ())), end="")
