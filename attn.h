@@ -755,9 +755,8 @@ typedef struct attn_backend {
     const attn_device_calls *device; /* NULL: no device tensors over MPI */
 } attn_backend;
 #define ATTN_ABI \
-    ((uint64_t)sizeof(attn_plan) / 8 << 48 | (uint64_t)ATTN_VERSION << 32 | \
-        (uint64_t)(sizeof(attn_desc) << 16 | sizeof(attn_grad) << 4 | \
-                   sizeof(attn_backend) / sizeof(void *)))
+    (UINT64_C(1) * sizeof(attn_plan) / 8 << 48 | UINT64_C(1) * ATTN_VERSION << 32 | \
+        sizeof(attn_desc) << 16 | sizeof(attn_grad) << 4 | sizeof(attn_backend) / sizeof(void *))
 
 typedef struct attn_timing_opts {
     /* untimed calls; the very first call of all is reported as `first` */

@@ -2574,11 +2574,13 @@ __device__ static inline float gpu_wave_sum_any(float sum, float rest) {
     }
     return sum + rest;
 }
-/* sum + rest goes to an element of a gradient, or is added to what is there. */
+/* sum + rest goes to an element of a gradient, or is added to what is there: of a token that is not
+   valid that stays, bit for bit. */
 __device__ static inline void gpu_put_grad(
     const gpu_params &p, const gpu_tensor &x, int32_t dtype, int64_t at, float sum, float rest) {
     char *data = (char *)x.data;
     if (p.flags & ATTN_ACCUMULATE) {
+        if (sum == 0.0f && rest == 0.0f) return;
         if (dtype == ATTN_F64) {
             ((double *)data)[at] += (double)sum + (double)rest;
             return;

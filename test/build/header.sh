@@ -33,6 +33,8 @@ for std in c99 c11 c17 c++11 c++17 c++20; do
         check "$std $unit" "$(lang $std) $warn -I. -fsyntax-only -pthread $dir/$unit.c"
     done
 done
+check "c++11: no macro has a cast of C" \
+    "printf '#include \"attn.h\"\nuint64_t abi = ATTN_ABI, dense = ATTN_BROADCAST ? ATTN_PLANE : 0;\n' | $cxx -std=c++11 $warn -Wold-style-cast -I. -x c++ -fsyntax-only -"
 # what windows.h defines, behind the headers of this system
 printf '%s\n' '#include <stdint.h>' '#include <stdio.h>' '#include <stdlib.h>' '#include <string.h>' '#include <time.h>' '#include <signal.h>' \
     '#include <pthread.h>' '#include <sched.h>' '#include <unistd.h>' '#ifdef __x86_64__' '#include <immintrin.h>' '#include <cpuid.h>' '#endif' \

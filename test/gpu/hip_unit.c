@@ -1556,6 +1556,42 @@ static void backward_agrees(void) {
         proof_free(&c);
     }
 }
+/* Tokens that are not valid have no gradient: with ATTN_ACCUMULATE their bits stay, -0 and subnormal numbers too. */
+static void backward_stays(void) {
+    enum { Q = 21, KEYS = 150, H = 4, D = 64 };
+    static const int32_t types[][2] = {{ATTN_F32, ATTN_F32}, {ATTN_F16, ATTN_F16}, {ATTN_BF16, ATTN_BF16}, {ATTN_BF16, ATTN_F64}, {ATTN_F16, ATTN_F32}};
+    static const int32_t used_q[] = {5, 0}, used_k[] = {100, 90}, start_k[] = {0, 30};
+    registered();
+    for (int n = 0; n < 5; n++) {
+        proof_case c;
+        shape(&c, 2, Q, KEYS, H, H, D, 0, types[n][0]);
+        proof_draw draw = grad_draw(&c, types[n][1]);
+        const size_t size = dtype_size(types[n][1]);
+        attn_out *out[] = {&c.g.dq, &c.g.dk, &c.g.dv};
+        int32_t *used[3];
+        for (int i = 0; i < 3; i++) used[i] = proof_ints(&c, 2);
+        memcpy(used[0], used_q, 8), memcpy(used[1], used_k, 8), memcpy(used[2], start_k, 8);
+        c.d.seq.used_q = used[0], c.d.seq.used_k = used[1], c.d.seq.start_k = used[2];
+        c.g.dout.dtype = types[n][0], c.accumulate = 1;
+        proof_bind_all(&c, &draw);
+        for (int t = 0; t < 3; t++)
+            for (int i = 0; i < 2 * (t ? KEYS : Q) * H * D; i++) {
+                const uint64_t bits = i % 3 == 0 ? (uint64_t)1 << (8 * size - 1) : i % 3 == 1;       /* -0, the least number but 0, 0 */
+                memcpy((char *)out[t]->data + (size_t)i * size, &bits, size);
+            }
+        proof_freeze(&c);
+        solved(&c);
+        CHECK(!proof_call(&c, 1), "%s", c.message);
+        for (int t = 0; t < 3; t++)
+            for (int i = 0; i < 2 * (t ? KEYS : Q) * H * D; i++) {
+                const int b = i / (H * D) / (t ? KEYS : Q), token = i / (H * D) % (t ? KEYS : Q);
+                const uint64_t bits = i % 3 == 0 ? (uint64_t)1 << (8 * size - 1) : i % 3 == 1;
+                const int valid = t ? token >= start_k[b] && token < used_k[b] : token < used_q[b];
+                CHECK(valid || !memcmp((char *)out[t]->data + (size_t)i * size, &bits, size), "case %d: d%c of token %d of %d, which is not valid, does not stay", n, "qkv"[t], token, b);
+            }
+        proof_free(&c);
+    }
+}
 /* dbias in every shape that a bias can have, rows that are padding and keys on both sides of those in use included. */
 static void backward_bias_shapes(void) {
     static const int32_t used_q[] = {9, 0, 11}, used_k[] = {70, 41, 0}, start_k[] = {3, 40, 0};
@@ -3119,7 +3155,7 @@ static const struct { const char *name; void (*body)(void); const char *variable
     TEST(two_threads), TEST(every_layout), TEST(conversion), TEST(the_times), TEST(garbage_lengths), TEST(batch_invariant), TEST(infinite_keys), TEST(far_scores), TEST(far_sinks), TEST(tiny_softcap), TEST(far_softcap),
     SIMULATED(nan_costs, "HIPSIM_REPORT", "a file"), TEST(full_nan), TEST(spoiled_beside_sink), TEST(far_keys), TEST(long_sums), TEST(equal_products), TEST(many_lengths), TEST(large_and_even), TEST(small_weights), TEST(largest_scores), TEST(scores_of_any_f32), TEST(small_lse), TEST(one_large_query), TEST(as_many_as_may_be), TEST(launches_end_below_2_32), TEST(climbing_scores), TEST(output_types), TEST(no_query), TEST(odd_strides_of_one), TEST(no_code),
     WITH(far_apart, "HIPSIM_POISON", "0"), WITH(far_apart_gradients, "HIPSIM_POISON", "0"),
-    TEST(backward_agrees), TEST(backward_pointers), TEST(backward_workspaces), TEST(backward_bias_shapes), TEST(backward_of_nothing), TEST(backward_spoiled), TEST(backward16_agrees), TEST(backward16_spoiled), TEST(backward16_spoiled_wide), TEST(backward16_range), TEST(backward16_ends), TEST(backward16_largest), TEST(backward16_mean), TEST(backward_far), TEST(backward_any_lse), TEST(backward_cancelling), TEST(far_windows), TEST(backward_one_above),
+    TEST(backward_agrees), TEST(backward_stays), TEST(backward_pointers), TEST(backward_workspaces), TEST(backward_bias_shapes), TEST(backward_of_nothing), TEST(backward_spoiled), TEST(backward16_agrees), TEST(backward16_spoiled), TEST(backward16_spoiled_wide), TEST(backward16_range), TEST(backward16_ends), TEST(backward16_largest), TEST(backward16_mean), TEST(backward_far), TEST(backward_any_lse), TEST(backward_cancelling), TEST(far_windows), TEST(backward_one_above),
     TEST(backward_long_sums), TEST(backward_invariant), TEST(backward_pieces), TEST(backward_garbage), TEST(backward_wide), TEST(failing_backward_host), TEST(failing_backward_device),
     TEST(cache_bytes), TEST(shared_slots), TEST(garbage_pages), TEST(spoiled_codes), TEST(cache_pointers), TEST(failing_append_host), TEST(failing_append_device),
     TEST(merge_bits), TEST(merge_refused), TEST(joined_rows), WITH(empty_copy, "HIPSIM_DEFER", "3"),
