@@ -2259,18 +2259,17 @@ static attn_status attn__check_lengths(const attn_desc *d, attn__refused *at) {
         ATTN__ENTRY(at, b);
         int64_t rows = s->cu_q ? (int64_t)s->cu_q[b + 1] - s->cu_q[b] : d->q_len;
         int64_t capacity = s->cu_k ? (int64_t)s->cu_k[b + 1] - s->cu_k[b] : d->kv_len;
-        int64_t used = s->used_k ? s->used_k[b] : capacity, n = attn__appended(d, b);
+        const int64_t used = s->used_k ? s->used_k[b] : capacity, n = attn__appended(d, b),
+                      end = used + n, start = s->start_k ? s->start_k[b] : 0;
         if (s->used_q)
             ATTN__RULE_OF(at, "used_q", s->used_q[b] >= 0 && s->used_q[b] <= rows, ERR_USED_Q);
         ATTN__RULE_OF(at, "used_k", used >= 0 && used <= capacity, ERR_USED_K);
-        ATTN__RULE_OF(at, "used_k", used + n <= capacity, ERR_APPEND_LEN);
-        if (s->start_k)
-            ATTN__RULE_OF(at, "start_k", s->start_k[b] >= 0 && s->start_k[b] <= used, ERR_START_K);
+        ATTN__RULE_OF(at, "used_k", end <= capacity, ERR_APPEND_LEN);
+        ATTN__RULE_OF(at, "start_k", start >= 0 && start <= used, ERR_START_K);
         if (s->slot) ATTN__RULE_OF(at, "slot", s->slot[b] >= 0 && s->slot[b] < s->slots, ERR_SLOT);
         if (attn__has_rotary(d)) {
-            int64_t first = used - (s->start_k ? s->start_k[b] : 0),
-                    q_used = s->used_q ? s->used_q[b] : rows;
-            const int64_t rows_most = d->append.rotary_rows - first,
+            const int64_t q_used = s->used_q ? s->used_q[b] : rows;
+            const int64_t rows_most = d->append.rotary_rows - (used - start),
                           least = !ATTN__SMALL && q_used ? attn__max(n, 1) : n; /* for a name */
             ATTN__RULE_OF(at, "used_k", least == 0 || least <= rows_most, ERR_ROTARY_ROWS);
             ATTN__ENTRY(at, s->used_q ? b : s->cu_q ? b + 1 : -1);
@@ -2281,8 +2280,8 @@ static attn_status attn__check_lengths(const attn_desc *d, attn__refused *at) {
                 q_used == 0 || q_used <= rows_most, ERR_ROTARY_ROWS);
             ATTN__ENTRY(at, b);
         }
-        for (int64_t p = s->block_table && s->start_k ? s->start_k[b] / s->page_size : 0;
-            s->block_table && p * s->page_size < used + n; p++) {
+        for (int64_t p = s->block_table ? start / s->page_size : 0;
+            s->block_table && start < end && p * s->page_size < end; p++) {
             int32_t page = s->block_table[b * s->max_pages + p];
             if (page < 0 || page >= s->pages) ATTN__ENTRY(at, b * s->max_pages + p);
             ATTN__RULE_OF(at, "block_table", page >= 0 && page < s->pages, ERR_PAGE_RANGE);

@@ -3195,11 +3195,10 @@ static double plain_call(job *j, void (*call)(void *)) {
     return attn_seconds() - start;
 }
 
-/* What a call did to its tensors beside computing: inputs that it wrote to, which are made again,
- * margins, and what it left unwritten. A row that is wrong already is not told once more. */
-static void inspect_call(job *j) {
+/* What calls did to the problem beside computing: inputs that they wrote to, which are made again,
+ * and margins. A row that is wrong already is not told once more. */
+static void inspect_problem(job *j) {
     problem *p = j->p;
-    call_output out[CALL_OUTPUTS];
     bool input, spoiled = false;
     const bool told = !row_ok(j->r);
     for (int i = 0; i < p->owned_count; i++) {
@@ -3211,6 +3210,14 @@ static void inspect_call(job *j) {
         spoiled |= changed;
     }
     if (spoiled) refill_problem(j->c, j->b->files, p);
+}
+
+/* The same, and what a call left unwritten. */
+static void inspect_call(job *j) {
+    problem *p = j->p;
+    call_output out[CALL_OUTPUTS];
+    const bool told = !row_ok(j->r);
+    inspect_problem(j);
     find_outputs(p, out);
     for (int i = 0; i < CALL_OUTPUTS; i++) {
         const int64_t n = count_unwritten(p, &out[i]);
@@ -3350,7 +3357,9 @@ static bool first_call(job *j) {
 
 /* One call after those that were timed: it leaves the bits of the first, or is verified itself. */
 static void last_call(job *j) {
-    if (is_trusted(j) || !row_ok(j->r)) return;
+    if (is_trusted(j)) return;
+    inspect_problem(j); /* of a wrong row too: others come behind it */
+    if (!row_ok(j->r)) return;
     plain_call(j, j->call);
     if (j->status) return;
     inspect_call(j);
@@ -4062,7 +4071,12 @@ static int64_t time_prefills(job *j, const bench_case *prefill, double seconds[P
         seconds[n] = plain_call(&call, timed_call);
         all += seconds[n];
     }
-    if (!call.status && !interrupted) inspect_call(&call);
+    if (!call.status && !interrupted && !is_trusted(j)) {
+        const bool right = row_ok(j->r);
+        inspect_call(&call);
+        verify_call(&call);
+        if (right && !row_ok(j->r)) remark(j->r, NULL, "that was the prefill");
+    }
     if (call.status) remark(j->r, NULL, "no prefill: %s", attn_status_text(call.status));
     problem_free(&p);
     return call.status ? 0 : n;
@@ -4766,6 +4780,7 @@ static void turn_of(part *x, int turn, int turns) {
     if (!x->made) return;
     enter_problem(x);
     time_turn(&x->j, turn, turns);
+    if (x->j.call && !is_trusted(&x->j)) inspect_problem(&x->j); /* before another's turn */
     leave_problem(x->j.p);
 }
 

@@ -32,6 +32,9 @@ KINDS = {
     "plan_crashes": ["-DKIND=PLAN_CRASHES"],
     "start_crashes": ["-DKIND=START_CRASHES"],
     "deep": ["-DKIND=DEEP"],
+    "beside_late": ["-DKIND=BESIDE_LATE"],
+    "input_late": ["-DKIND=INPUT_LATE"],
+    "no_prefill": ["-DKIND=NO_PREFILL"],
     "no_symbol": ["-DKIND=RIGHT", "-DNO_SYMBOL"],
 }
 SMALL = ["--iterations", 2, "--warmup", 0, "--format", "json"]
@@ -135,6 +138,24 @@ def test_wrong(folder):
         named = [] if output == "lse" and len(named) < 3 else named         # gradients made from a wrong lse are wrong too
         report("named: " + output, str(named) if named else None)
         report("found: " + name, fault or (None if good else "%d %s %s" % (done.returncode, sorted(wrong), others)))
+
+
+def test_blamed(folder):
+    """What one backend does to the tensors that it shares with the others of a case is said of that one, wherever it stands; a prefill that is timed is verified."""
+    for name, says in (("beside_late", "it wrote beside its o"), ("input_late", "it wrote to its v")):
+        for order in ("flash,loops", "loops,flash"):
+            flags = ["--plugin", name + ".so", "--backend", order, *SHAPE, "--iterations", 24, "--warmup", 0, "--format", "json"]
+            done, rows, fault = rows_of(folder, *flags)
+            got = {r["backend"]: (r["status"], (r["note"] or "").split(";")[0]) for r in rows}
+            good = got.get("loops") == ("wrong", says) and got.get("flash", [""])[0] == "ok" and done.returncode == 1
+            report("%s of %s" % (name, order), fault or (None if good else str(got)))
+    step = ["--suite", "decode", "--quick", "--filter", "generate", "--kv-len", 96, "--kv-dtype", "f32", "--dtype", "f32", "--page-size", 0,
+            "--num-heads", 4, "--num-kv-heads", 2, "--head-dim", 16]
+    for name, status in (("right", "ok"), ("no_prefill", "wrong")):
+        done, rows, fault = rows_of(folder, "--plugin", name + ".so", *step, "--backend", "loops,flash", *SMALL)
+        got = [(r["backend"], r["status"]) for r in rows]
+        told = [r["note"] for r in rows if r["status"] == "wrong" and "that was the prefill" not in r["note"]]
+        report("prefill of " + name, fault or str(told or got) if told or not got or set(got) != {("loops", status), ("flash", "ok")} else None)
 
 
 def test_faults(folder):
@@ -258,7 +279,7 @@ def test_no_openblas(folder):
 def main():
     with tempfile.TemporaryDirectory() as folder:
         if build(folder):
-            for test in (test_tables, test_turns, test_wrong, test_faults, test_openpi, test_confirmed, test_refusals, test_peers, test_no_openblas):
+            for test in (test_tables, test_turns, test_wrong, test_blamed, test_faults, test_openpi, test_confirmed, test_refusals, test_peers, test_no_openblas):
                 test(folder)
     print("%(passed)d passed, %(failed)d failed, %(skipped)d skipped" % COUNT)
     return COUNT["failed"] > 0

@@ -421,6 +421,13 @@ static void test_freed_pages(void **state)
     const int32_t early[B] = { 3, 9 };
     d.seq.start_k = early;
     assert_int_equal(attn_forward(&d), ATTN_ERR_PAGE_RANGE);
+    /* and where no key is left, in the midst of a page too */
+    const int32_t none[B] = { 3, 0 };
+    d.seq.used_k = d.seq.start_k = none;
+    assert_int_equal(attn_forward(&d), ATTN_OK);
+    const int32_t one[B] = { 3, 1 };
+    d.seq.used_k = one;
+    assert_int_equal(attn_forward(&d), ATTN_ERR_PAGE_RANGE);
 }
 
 static void query(void *arg, int64_t i)
