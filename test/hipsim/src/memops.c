@@ -146,16 +146,39 @@ static void lds_slow(Wave *w, const Inst *in, int lane, u32 addr, int bytes, int
     else R[i] = r && (r & MANY) != (me & MANY) && NOT_BEFORE(r, wt) ? (u32)(NOT_BEFORE(r, sig) ? COUNT(r) : sig) << 16 | MANY | 1 : tag;
   }
 }
-static inline bool same4(const u32 *p) {
-  u64 a, b;
-  memcpy(&a, p, 8);
-  memcpy(&b, p + 2, 8);
-  return a == b && (u32)a == a >> 32;
+// n entries that are one: n is 4 or 16
+typedef u32 Four __attribute__((vector_size(16), aligned(4), may_alias));
+static inline bool same(const u32 *p, int n) {
+  const Four one = {p[0], p[0], p[0], p[0]};
+  Four differs = *(const Four *)p ^ one;
+  for (int i = 4; i < n; i += 4) differs |= *(const Four *)(p + i) ^ one;
+  u64 half[2];
+  memcpy(half, &differs, 16);
+  return !(half[0] | half[1]);
 }
-static inline void set4(u32 *p, u32 x) {
-  u64 v = x | (u64)x << 32;
-  memcpy(p, &v, 8);
-  memcpy(p + 2, &v, 8);
+static inline void set(u32 *p, u32 x, int n) {
+  for (int i = 0; i < n; i += 4) *(Four *)(p + i) = (Four){x, x, x, x};
+}
+// The bytes [addr, addr + n) that have one history: whether nothing is to be said of the access, which is then noted.
+static inline bool lds_note(Wave *w, const Inst *in, u32 addr, int n, int write) {
+  Worker *k = w->wk;
+  const u32 sig = w->signals & 0xffff, wt = w->waits & 0xffff, wave = w->id << 8, tag = sig << 16 | wave | 1;
+  u32 *W = k->lds_w + addr, *R = k->lds_r + addr, o = *W, r = *R;
+  if (!same(W, n) || !same(R, n) || (o && (o & MANY) != wave && NOT_BEFORE(o, wt))) return false;
+  if (!write && r == tag) return o != 0;
+  const bool others = r && (r & MANY) != wave && NOT_BEFORE(r, wt);
+  if (write) {
+    if (others) return false;
+    set(W, tag, n);
+    for (int i = 0; i < n / 4; i++) k->lds_wi[addr / 4 + i] = in->idx;
+    return true;
+  }
+  if (!o) return false;
+  u32 now = tag;
+  if (others) now = (r & MANY) == MANY && NOT_BEFORE(r, sig) ? r : sig << 16 | MANY | 1;
+  if (now != r) set(R, now, n);
+  for (int i = 0; i < n / 4; i++) k->lds_ri[addr / 4 + i] = in->idx;
+  return true;
 }
 static void lds_touch(Wave *w, const Inst *in, int lane, u32 addr, int bytes, int write, int atomic) {
   Worker *k = w->wk;
@@ -167,30 +190,10 @@ static void lds_touch(Wave *w, const Inst *in, int lane, u32 addr, int bytes, in
   }
   if (!env.check_races && !env.check_lds_init) return;
   const u32 sig = w->signals & 0xffff, wt = w->waits & 0xffff, wave = w->id << 8, tag = sig << 16 | wave | 1;
-  // whole dwords whose four bytes have one history: the usual case, decided once per dword
+  // dwords whose bytes have one history: the usual case, decided once for four of them, or for each
   if (!((addr | bytes) & 3) && !atomic) {
-    int i = 0;
-    for (; i < bytes; i += 4) {
-      u32 *W = k->lds_w + addr + i, *R = k->lds_r + addr + i, o = *W, r = *R;
-      if (!same4(W) || !same4(R) || (o && (o & MANY) != wave && NOT_BEFORE(o, wt))) break;
-      if (write) {
-        if (r && (r & MANY) != wave && NOT_BEFORE(r, wt)) break;
-        set4(W, tag);
-        k->lds_wi[(addr + i) / 4] = in->idx;
-      } else {
-        if (!o) break;
-        if (r != tag) {
-          if (r && (r & MANY) != wave && NOT_BEFORE(r, wt)) {
-            u32 m = sig << 16 | MANY | 1;
-            if ((r & MANY) == MANY && NOT_BEFORE(r, sig)) m = r;
-            if (m != r) set4(R, m);
-          } else set4(R, tag);
-          k->lds_ri[(addr + i) / 4] = in->idx;
-        }
-      }
-    }
-    addr += i;
-    bytes -= i;
+    if (bytes == 16 && lds_note(w, in, addr, 16, write)) return;
+    for (; bytes && lds_note(w, in, addr, 4, write); addr += 4) bytes -= 4;
     if (!bytes) return;
   }
   if (bytes <= 2 && !atomic) {   // one or two bytes this wave, or nobody since the barrier, has used

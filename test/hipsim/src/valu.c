@@ -16,10 +16,11 @@
 u32 scalar_of(const Wave *w, const Operand *o) { return o->kind == O_CONST ? (u32)o->bits : w->s[o->reg]; }
 u64 scalar64_of(const Wave *w, const Operand *o) { return o->kind == O_CONST ? o->bits : o->nreg == 1 ? w->s[o->reg] : s64(w, o->reg); }
 
+static inline u64 all_lanes(int n) { return ~0ull >> (64 - n); }
 u64 dpp_valid(const Wave *w, const Inst *in) {
   const Dpp *p = in->dpp;
-  if (p->fi) return p->valid;
-  u64 ex = wave_exec(w), v = 0;
+  u64 ex = wave_exec(w), all = all_lanes(w->n), v = 0;
+  if (p->fi || ex == all) return p->valid & all;
   for (int l = 0; l < w->n; l++) v |= (u64)((p->valid >> l & 1) && (ex >> p->src[l] & 1)) << l;
   return v;
 }
@@ -36,7 +37,9 @@ const u32 *fetch_raw32(Wave *w, const Inst *in, const Operand *o, int i, int par
   const u32 *r = o->kind == O_VGPR ? w->v[o->reg + part] : buf;
   if (in->dpp && i == 0 && o->kind == O_VGPR) {
     u64 v = dpp_valid(w, in);
-    for (int l = 0; l < n; l++) buf[l] = v >> l & 1 ? r[in->dpp->src[l]] : 0;
+    if (v == all_lanes(n)) LANES(buf[l] = r[in->dpp->src[l]];);
+    else
+      for (int l = 0; l < n; l++) buf[l] = v >> l & 1 ? r[in->dpp->src[l]] : 0;
     r = buf;
   }
   if (in->sdwa && i < 2) {
