@@ -65,13 +65,13 @@ run() { # name, compiler and flags
 run "c17 -Os"                       "$cc -std=c17 -Os $narrow"
 run "c99 -O1 -flto"                 "$cc -std=c99 -O1 -flto $narrow"
 run "c++11 without exceptions"      "$cxx -std=c++11 -x c++ $quick -fno-exceptions -fno-rtti"
-run "c++20 without exceptions"      "$cxx -std=c++20 -x c++ $linked -fno-exceptions -fno-rtti"
+run "c++20 -O1 without exceptions"  "$cxx -std=c++20 -x c++ -O1 -fno-exceptions -fno-rtti $narrow"
 run "c99 ATTN_STATIC"               "$cc -std=c99 $quick -DATTN_STATIC"
 if echo 'int main(void){return 0;}' | $cc -m32 -x c - -o "$dir/m32" 2>/dev/null && "$dir/m32"; then
-    [ "$cc" = gcc ] || run "c99 -m32 -O1"       "$cc -std=c99 -m32 -O1 $narrow"     # gcc's is build/m32
+    run "c99 -m32 -O1"              "$cc -std=c99 -m32 -O1 $narrow"
     run "c++17 -m32"                "$cxx -std=c++17 -x c++ -m32 $quick"
 else
-    skip $([ "$cc" = gcc ] && echo 1 || echo 2) "$cc has no 32-bit libraries here"
+    skip 2 "$cc has no 32-bit libraries here"
 fi
 if echo 'int main(void){return 0;}' | $cc -fopenmp -x c - -o "$dir/omp" 2>/dev/null; then
     run "c11 -fopenmp"              "$cc -std=c11 $quick -fopenmp"
