@@ -104,14 +104,14 @@ in_two_orders() { # label, program and its arguments: the same bits
     done
 }
 run_emulated() { # full or nothing; a product takes a thousand instructions
-    local proof="HIPSIM_ARCH=gfx1100 HIPSIM_POISON=1 HIPSIM_MAX_INST=1000000000 HIP_EMULATED=1" count=180 few=30 steps=90 backward=150 scalar=--scalar first type= grid tests
+    local proof="HIPSIM_ARCH=gfx1100 HIPSIM_POISON=1 HIPSIM_MAX_INST=1000000000 HIP_EMULATED=1" count=180 few=30 backward=150 scalar=--scalar first type= grid tests
     chip=$(folder sm80 "${1:-}") grid=build/hip/$chip/hip_grid
-    if [ "${1:-}" = full ]; then count=3000 few=600 steps=3000 backward=600 scalar=; else type=f16; fi
+    if [ "${1:-}" = full ]; then count=3000 few=600 backward=600 scalar=; else type=f16; fi
     make -s $grid build/hip/$chip/hip_unit || exit 1
     for tests in small_weights '*_scores' spoiled_beside_sink; do add "$tests" $proof HIP_TYPE=$type build/hip/$chip/hip_unit "$tests"; done
     [ -z "${1:-}" ] || add "gradients" $proof build/hip/$chip/hip_unit 'backward16_*'
     add "forward" $proof $grid --count $count --cost 18 --seed $((600 + turn * 1000)) $scalar
-    add "few rows" $proof $grid --few ${type:+--type $type} --count $steps --cost 18 --seed $((604 + turn * 1000)) $scalar
+    add "few rows" $proof $grid --few ${type:+--type $type} --count $((few * 5)) --cost 18 --seed $((604 + turn * 1000)) $scalar
     in_two_orders "forward" $proof $grid --count $few --cost 18 --seed $((602 + turn * 1000)) $scalar
     in_two_orders "backward" $proof $grid --backward --count $backward --cost 16 --seed $((601 + turn * 1000)) $scalar
     # wgmma, with more LDS than the chip that runs it has
