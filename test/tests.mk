@@ -35,7 +35,7 @@ WAY_tsan       = $(CLANG) -O1 -gline-tables-only -fsanitize=thread -DATTN_NO_AVX
 WAY_fuzz       = $(CLANG) -O1 $(SANITIZERS) -fsanitize=fuzzer-no-link -DATTN_NO_AVX2 -DATTN_NO_AVX512
 WAYS           = plain clang size O0 ofast fastmath clangofast lto omp m32 tile asan asanavx2 tsan fuzz
 # The unit tests judge with ordinary floating point where the implementation is built by a host that lies about it.
-UNIT_WAY       = $(if $(filter ofast clangofast O0,$(1)),$(WAY_plain),$(WAY_$(1)))
+UNIT_OBJECTS   = $(if $(filter ofast clangofast O0,$(1)),plain,$(1))
 # So do the proofs of these ways, with the objects of `plain`. With the others their own code is part of what is tried.
 PROOF_OBJECTS  = $(if $(filter clang ofast fastmath clangofast,$(1)),plain,$(1))
 
@@ -116,12 +116,12 @@ build/$(1)/hip.o: attn_hip.c attn.h
 	$$(WAY_$(1)) $$(STRICT) -c $$< -o $$@
 build/$(1)/%.o: test/unit/%.c test/unit/unit.h $$(COMMON)
 	@mkdir -p $$(@D)
-	$$(call UNIT_WAY,$(1)) $$(STRICT) -c $$< -o $$@
+	$$(WAY_$(1)) $$(STRICT) -c $$< -o $$@
 build/$(1)/%.o: test/proof/%.c $$(wildcard test/proof/*.h) $$(COMMON)
 	@mkdir -p $$(@D)
 	$$(WAY_$(1)) $$(STRICT) -c $$< -o $$@
-$$(UNITS:%=build/$(1)/%): build/$(1)/%: build/$(1)/%.o build/$(1)/impl.o build/$(1)/hip.o
-	$$(call UNIT_WAY,$(1)) -pthread $$^ -o $$@ -lcmocka -lm
+$$(UNITS:%=build/$(1)/%): build/$(1)/%: build/$(call UNIT_OBJECTS,$(1))/%.o build/$(1)/impl.o build/$(1)/hip.o
+	$$(WAY_$(call UNIT_OBJECTS,$(1))) -pthread $$^ -o $$@ -lcmocka -lm
 $$(PROOFS:%=build/$(1)/%): build/$(1)/%: build/$(call PROOF_OBJECTS,$(1))/%.o build/$(1)/impl.o
 	$$(WAY_$(1)) -pthread $$^ -o $$@ $$(if $$(filter %/alloc,$$@),$$(WRAPPED:%=-Wl$$(comma)--wrap=%)) \
 	    $$(if $$(filter %/grid %/hostile %/sizes %/adaptive %/decode,$$@),,-lcmocka) -lm

@@ -102,7 +102,7 @@ u64 module_function_end(Module *m, u64 start);
 const char *module_line_at(Module *m, u64 pc);
 
 // ---------------------------------------------------------------- instructions
-enum { P_NOT, P_ROW, P_CONST, P_FLOAT }; // P_FLOAT: a row, where denormal numbers are kept
+enum { P_NOT, P_ROW, P_CONST, P_FLOAT, P_SCALAR }; // P_FLOAT: a row, where denormal numbers are kept
 enum { O_NONE, O_VGPR, O_SGPR, O_CONST, O_OFF, O_LABEL };
 enum { S_VCC = 106, S_TTMP = 108, S_M0 = 124, S_NULL = 125, S_EXEC = 126, S_SCC = 128, S_FLAT = 130, S_XNACK = 132 };
 typedef struct {

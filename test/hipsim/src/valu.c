@@ -238,6 +238,7 @@ static void plain_sources(Inst *in) {
     if (in->slow || o->neg || o->abs || !t || !strchr("uif", t)) continue;
     if (o->kind == O_VGPR) in->plain[i] = t == 'f' ? P_FLOAT : P_ROW;
     else if (o->kind == O_CONST && o->row) in->plain[i] = P_CONST;
+    else if (o->kind == O_SGPR && o->reg != S_NULL) in->plain[i] = P_SCALAR;
   }
 }
 static inline const void *source(Wave *w, const Inst *in, int i) {
@@ -247,6 +248,10 @@ static inline const void *source(Wave *w, const Inst *in, int i) {
       // fall through
     case P_ROW: return w->v[in->src[i].reg];
     case P_CONST: return in->src[i].row;
+    case P_SCALAR:
+      if (in->types[i] == 'f' && !(w->mode & 0x10)) break;
+      fill32((u32 *)w->tmp[i], w->s[in->src[i].reg], w->n);
+      return w->tmp[i];
   }
   return fetch(w, in, i, w->tmp[i]);
 }
@@ -265,6 +270,16 @@ static void valu_exec(Wave *w, const Inst *in) {
     store_rows(w, in, w->out, in->types[7]);
   }
   if (in->vmask_dst) set_mask(w, in->sdst.reg, pack_mask((u32 *)(w->out + MAXLANE), w->n) & write_mask(w, in));
+}
+// The same of whole rows of 32 bits, stored as they are: no modifier, DPP, SDWA or carry
+static void plain_exec(Wave *w, const Inst *in) {
+  if (__builtin_expect((w->mode & 0x3f) != 0x30, 0)) { // rounds, or f32 without denormal numbers
+    valu_exec(w, in);
+    return;
+  }
+  const void *a = source(w, in, 0), *b = in->nsrc > 1 ? source(w, in, 1) : a, *c = in->nsrc > 2 ? source(w, in, 2) : a;
+  in->kern(w->out, a, b, c, w->n);
+  blend32(w->v[in->dst.reg], (u32 *)w->out, wave_exec(w), w->n);
 }
 static void cmp_exec(Wave *w, const Inst *in) {
   const void *a = source(w, in, 0), *b = source(w, in, 1);
@@ -1558,5 +1573,7 @@ bool valu_bind(Inst *in, const char *mn, Operand *o, int n, const Arch *a, char 
   else if (strchr("hws", tt[7]) || strchr("hwsb", tt[0])) in->slow = 1;
   if (in->dpp || in->sdwa) in->slow = 1;
   plain_sources(in);
+  if (in->fn == valu_exec && !in->slow && !in->omod && !in->clamp && !in->vmask_dst && in->dst.kind == O_VGPR && strchr("fui", tt[7]))
+    in->fn = plain_exec;
   return true;
 }
