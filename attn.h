@@ -653,7 +653,7 @@ typedef struct attn_plan {
     X(ERR_CONVERT_DTYPE,    144, "conversion is between two of" ATTN__FLOATS ATTN__IN_BLOCKS) \
     X(ERR_CONVERT_NULL,     145, "the source or destination of a conversion is NULL and not empty") \
     X(ERR_TIME_NULL,        146, "timing needs a function and a result") \
-    X(ERR_TIME_OPTS,        147, "timing needs iterations or min_seconds, none of them negative") \
+    X(ERR_TIME_OPTS,        147, "timing needs iterations or min_seconds, none of them negative or infinite") \
     X(ERR_QUERY_NULL,       148, "attn_query needs a plan to fill") \
     X(ERR_PARALLEL,         149, "attn_parallel needs a task and a count that is not negative") \
     X(ERR_PACKED_LAYOUT,    150, "a packed buffer is ATTN_QKV_3HD, or ATTN_QKV_H3D where heads is kv_heads and head_dim is v_dim") \
@@ -2260,11 +2260,11 @@ static attn_status attn__check_lengths(const attn_desc *d, attn__refused *at) {
         int64_t rows = s->cu_q ? (int64_t)s->cu_q[b + 1] - s->cu_q[b] : d->q_len;
         int64_t capacity = s->cu_k ? (int64_t)s->cu_k[b + 1] - s->cu_k[b] : d->kv_len;
         const int64_t used = s->used_k ? s->used_k[b] : capacity, n = attn__appended(d, b),
-                      end = used + n, start = s->start_k ? s->start_k[b] : 0;
+                      start = s->start_k ? s->start_k[b] : 0;
         if (s->used_q)
             ATTN__RULE_OF(at, "used_q", s->used_q[b] >= 0 && s->used_q[b] <= rows, ERR_USED_Q);
         ATTN__RULE_OF(at, "used_k", used >= 0 && used <= capacity, ERR_USED_K);
-        ATTN__RULE_OF(at, "used_k", end <= capacity, ERR_APPEND_LEN);
+        ATTN__RULE_OF(at, "used_k", n <= capacity - used, ERR_APPEND_LEN);
         ATTN__RULE_OF(at, "start_k", start >= 0 && start <= used, ERR_START_K);
         if (s->slot) ATTN__RULE_OF(at, "slot", s->slot[b] >= 0 && s->slot[b] < s->slots, ERR_SLOT);
         if (attn__has_rotary(d)) {
@@ -2281,7 +2281,7 @@ static attn_status attn__check_lengths(const attn_desc *d, attn__refused *at) {
             ATTN__ENTRY(at, b);
         }
         for (int64_t p = s->block_table ? start / s->page_size : 0;
-            s->block_table && start < end && p * s->page_size < end; p++) {
+            s->block_table && start < used + n && p * s->page_size < used + n; p++) {
             int32_t page = s->block_table[b * s->max_pages + p];
             if (page < 0 || page >= s->pages) ATTN__ENTRY(at, b * s->max_pages + p);
             ATTN__RULE_OF(at, "block_table", page >= 0 && page < s->pages, ERR_PAGE_RANGE);
@@ -11360,6 +11360,7 @@ ATTN_API attn_status attn_time(
     void (*fn)(void *), void *user, const attn_timing_opts *opts, attn_timing *t) {
     ATTN__RULE(fn && t && opts, ERR_TIME_NULL);
     ATTN__RULE(opts->warmup >= 0 && opts->iterations >= 0 && opts->min_seconds >= 0 &&
+                   (attn__bits64(opts->min_seconds) & INT64_MAX) < 0x7ff0000000000000u &&
                    (opts->iterations > 0 || opts->min_seconds > 0),
         ERR_TIME_OPTS);
     size_t room = (size_t)attn__max(attn__min(opts->iterations, 1 << 16), 64), n = 0;

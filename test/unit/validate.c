@@ -169,6 +169,12 @@ static void append(context *c)
     c->d.append.len = 2;
 }
 
+static void one_token(context *c)                       /* which is appended again and again */
+{
+    append(c);
+    for (int a = 0; a < 3; a++) c->d.append.k.stride[a] = c->d.append.v.stride[a] = ATTN_BROADCAST;
+}
+
 static void rotary(context *c)
 {
     append(c);
@@ -461,6 +467,8 @@ static void no_data(context *c)
     X(ERR_APPEND_DTYPE, int8, FORWARD, append(c), d->append.k.dtype = ATTN_INT8) \
     X(ERR_APPEND_LEN, no_room, FORWARD, append(c), used(c, 4)) \
     X(ERR_APPEND_LEN, negative, FORWARD, append(c), d->append.len = -1) \
+    X(ERR_APPEND_LEN, end_beyond_64_bits, FORWARD, one_token(c), d->append.len = INT64_MAX - 2) \
+    X(ERR_APPEND_LEN, most_of_64_bits, FORWARD, one_token(c), d->append.len = INT64_MAX) \
     X(ERR_APPEND_SCALE, no_k_scale, FORWARD, append(c), quantised(c)) \
     X(ERR_APPEND_SCALE, other_v_scale, FORWARD, cached(c), d->append.v_scale = c->t->scale + 1) \
     X(ERR_APPEND_NULL, len_without_both, FORWARD, append(c), d->append.k.data = d->append.v.data = NULL) \
@@ -572,6 +580,8 @@ static void no_data(context *c)
     X(ERR_TIME_OPTS, negative_warmup, TIME, c->opts.warmup = -1) \
     X(ERR_TIME_OPTS, negative_iterations, TIME, c->opts.iterations = -1, c->opts.min_seconds = 1e-6) \
     X(ERR_TIME_OPTS, negative_seconds, TIME, c->opts.min_seconds = -1) \
+    X(ERR_TIME_OPTS, endless, TIME, c->opts.min_seconds = HUGE_VAL) \
+    X(ERR_TIME_OPTS, no_number_of_seconds, TIME, c->opts.min_seconds = (double)NAN) \
     X(ERR_QUERY_NULL, no_plan, QUERY, c->to_plan = NULL) \
     X(ERR_NULL_DESC, parallel, PARALLEL, c->desc = NULL) \
     X(ERR_PARALLEL, no_task, PARALLEL, c->parts = 0) \
