@@ -105,9 +105,9 @@
    so that its high bytes alone are a cache of int8 (4); rows of it that begin at multiples of 64
    bytes are read up to 1.5 times as fast as others. q8_0 and q4_0 have a scale in f16 for each 32
    elements, and no array of scales: append and attn_convert write the bytes that ggml does (where a
-   scale would be beyond the range of f16: the largest one; below 2^-126: codes of 0; where an
-   element is not finite: a scale of NaN). int8, int16 and fp8 are written by append alone; with
-   q_len 0 it does nothing else.
+   scale would be beyond the range of f16: the largest one, and the codes clamped to it; below
+   2^-126: codes of 0; where an element is not finite: a scale of NaN). int8, int16 and fp8 are
+   written by append alone; with q_len 0 it does nothing else.
    Backward: dq, dk, dv from dout, o, lse; dlse adds the gradient of lse; dbias is summed over
    broadcast axes. p = exp(score - lse) is at most 1, however the lse was rounded.
    Range of flash and standard, which compute in f32: the product of q and k, in each of its sums,
@@ -448,10 +448,11 @@ typedef struct attn_statistics {
     int64_t tiles_int16, tiles_f32;
     int64_t tiles_skipped; /* of those, but of redone rows: none of their values was used */
     int64_t bytes;         /* decode from int16: of k and v, read but for rows computed exactly */
-    int64_t rows, rows_redone; /* of all heads; computed again, for their certificates */
-    float largest_cert;        /* of any row, absolute */
-    float lse_error;           /* of lse, where it is asked for, beyond what f32 code rounds */
-    float mass_skipped;        /* of a row's sum, at most, by keys whose values were not used */
+    int64_t rows;          /* of all heads, those that are not used too */
+    int64_t rows_redone;   /* computed again, for their certificates */
+    float largest_cert;    /* of any row, absolute */
+    float lse_error;       /* of lse, where it is asked for, beyond what f32 code rounds */
+    float mass_skipped;    /* of a row's sum, at most, by keys whose values were not used */
     /* with a quantile: rows that were computed both ways; of those that were kept, how many were off
      * by more than the tolerance, and the largest error, absolute */
     int64_t rows_sampled, rows_beyond;
