@@ -2881,10 +2881,11 @@ ATTN__NOINLINE void attn__keys_at(const attn_desc *d, const attn__sequence_view 
     const int64_t first = s->k_first + j, size = s->pages ? d->seq.page_size : first + n;
     int64_t page = s->pages ? first / size : 0, token = first - page * size;
     for (int64_t i = 0, run; i < n; i += run, page++, token = 0) {
-        const int64_t base = (s->pages ? s->pages[page] : s->k_batch) * stride[0] +
-                             token * stride[1] + h * stride[2];
+        const int64_t step = stride[1],
+                      base = (s->pages ? s->pages[page] : s->k_batch) * stride[0] + token * step +
+                             h * stride[2];
         run = attn__min(n - i, size - token);
-        for (int64_t r = 0; r < run; r++) at[i + r] = base + r * stride[1];
+        for (int64_t r = 0; r < run; r++) at[i + r] = base + r * step;
     }
 }
 /* Offset of column 0 (key 0 of the sequence) in a row of the bias or mask. */
@@ -3471,6 +3472,8 @@ typedef struct attn__kernels {
     /* >>decode */
     void (*decode_begin)(const struct attn__decode *p);
     void (*decode_dots_int16)(const struct attn__decode *p, const struct attn__listed *l);
+    int (*decode_columns_int16)(
+        const struct attn__decode *p, const struct attn__listed *l, float *O, int fresh);
     void (*decode_scores)(const struct attn__decode *p);
     double (*decode_weigh)(const struct attn__decode *p, int64_t r);
     double (*decode_limit)(const struct attn__decode *p, int64_t r);
@@ -5035,6 +5038,8 @@ static int64_t attn__tiles(const attn__rows *u, int64_t r0, int64_t r1) {
  *   v'_j from the high bytes of v_j      |v_j - v'_j| <= v_scale_j / 2
  *   key j left out, w_j = 0              |p_j - w_j| <= p'_j e^eta_j
  *   |v_j - o'| <= 128.5 v_scale_j + most |o'|
+ *   w_j v_scale_j as codes, where the ISA has products of int16: of steps of the 32767th part of a
+ *   chunk's largest, so half a step times 128 more, as long as a twentieth of the tolerance allows it
  *
  * in the certificate above. Scores come from the high bytes of all keys; then a key is left out, or
  * its value is read to the high bytes, its score corrected by the low ones of the key, its value by
@@ -5090,7 +5095,7 @@ typedef struct attn__decode {
     int16_t *code;            /* [ROWS][head_dim] of q, where there are */
     float *unit, *left;       /* of rows: products as powers of 2; what the codes of q leave out */
     float *max, *off, *limit; /* of rows: maximum, scale |q|_1 / 2, tolerance (NaN: dense) */
-    float *range;             /* of rows: what no |v| that they see is above */
+    float *range, *share;     /* of rows: what no |v| that they see is above; attn__decode_choose */
     int16_t *count;           /* [chunks][VALUE_LOW]: keys of which a level or more is read */
     attn__decode_part *part;  /* [splits] */
     float *O;                 /* [splits][ROWS][v_pad] */
@@ -5155,6 +5160,7 @@ static int64_t attn__decode_carve(
     p->off = ATTN__PART(pair, float, rows);
     p->limit = ATTN__PART(pair, float, rows);
     p->range = ATTN__PART(pair, float, rows);
+    p->share = ATTN__PART(pair, float, rows);
     p->count = ATTN__PART(pair, int16_t, p->ld / ATTN__INT16_CHUNK * ATTN__VALUE_LOW);
     p->part = ATTN__PART(pair, attn__decode_part, 16);
     p->O = ATTN__PART(pair, float, 16 * rows * job->flash.v_pad);
@@ -8495,10 +8501,11 @@ static void attn__decode_output(const attn__decode *p, attn__listed *l, float *O
     const attn__kernels *isa = attn__isa();
     static const float one[4] = {1, 1, 1, 1};
     const attn_desc *d = p->job->d;
+    p->tally->bytes += l->n * d->v_dim;
+    if (p->job->codes && d->v_dim % 64 == 0 && isa->decode_columns_int16(p, l, O, fresh)) return;
     attn__thin m = attn__decode_thin(&d->v, d->v_dim, l, p->room);
     m.lda = ATTN__DECODE_LD;
     m.ldo = p->job->flash.v_pad;
-    p->tally->bytes += l->n * d->v_dim;
     for (int64_t r = 0; r < p->u.rows; r += 4) {
         if (r) attn__thin_rest(&m);
         m.A = p->A + r * m.lda;
@@ -8577,7 +8584,8 @@ static void attn__decode_levels(const attn__decode *p, int64_t r, double most) {
     }
     for (int i = 0; i < 5 && !(isa->decode_loss(p, r, (float)low, 1, 1) <= most); i++) low /= 4;
 }
-/* Phase 3: what is read of each key. Rows that are to be computed densely have a limit of NaN. */
+/* Phase 3: what is read of each key. Rows that are to be computed densely have a limit of NaN. What
+ * codes of weights may cost a row, by key: half of what the levels leave of its tolerance. */
 static void attn__decode_choose(const attn__decode *p) {
     const attn__kernels *isa = attn__isa();
     memset(p->level + p->first, 0,
@@ -8599,6 +8607,7 @@ static void attn__decode_choose(const attn__decode *p) {
         if (!(most > 1e-30) || !attn__finite((float)most)) continue;
         attn__decode_levels(p, r, most);
         p->limit[r] = (float)(limit * 0.999999);
+        p->share[r] = (float)(all * limit * 0.05 / (double)(p->last - p->first));
     }
     if (isa->decode_whole_chunks(p)) return;
     for (int64_t r = 0; r < p->u.rows; r++) p->limit[r] = attn__float(0x7fc00000u);
@@ -11581,6 +11590,9 @@ ATTN_API double attn_bandwidth_gbytes(size_t bytes, int32_t threads) {
    For >>decode, where the ISA has it and INT16:
 
      BYTES     spread(p)              2 W signed bytes, as pairs of int16
+               zip(a, b, r)           r[0], r[1]: the int16 of a, each in a pair with that of b, in an
+                                      order of the ISA's own
+               unzip(r)               r[0], r[1], of 2 W numbers in that order, in theirs
 
    For products of bf16; a vector holds W pairs of them, as they lie in memory:
 
@@ -12469,6 +12481,18 @@ ATTN__INLINE attn__v__avx512 attn__root__avx512(attn__v__avx512 v) {
 ATTN__INLINE attn__i__avx512 attn__spread__avx512(const int8_t *p) {
     return (attn__i__avx512)_mm512_cvtepi8_epi16(
         _mm256_loadu_si256((const __m256i *)(const void *)p));
+}
+ATTN__INLINE void attn__zip__avx512(attn__i__avx512 a, attn__i__avx512 b, attn__i__avx512 *r) {
+    r[0] = (attn__i__avx512)_mm512_unpacklo_epi16((__m512i)a, (__m512i)b);
+    r[1] = (attn__i__avx512)_mm512_unpackhi_epi16((__m512i)a, (__m512i)b);
+}
+ATTN__INLINE void attn__unzip__avx512(attn__v__avx512 *r) {
+    const __m512i low = _mm512_setr_epi32(0, 1, 2, 3, 16, 17, 18, 19, 4, 5, 6, 7, 20, 21, 22, 23),
+                  high = _mm512_setr_epi32(
+                      8, 9, 10, 11, 24, 25, 26, 27, 12, 13, 14, 15, 28, 29, 30, 31);
+    const __m512 a = (__m512)r[0], b = (__m512)r[1];
+    r[0] = (attn__v__avx512)_mm512_permutex2var_ps(a, low, b);
+    r[1] = (attn__v__avx512)_mm512_permutex2var_ps(a, high, b);
 }
 #endif
 #define ATTN__KERNEL avx512
@@ -14847,6 +14871,76 @@ ATTN__NOINLINE void ATTN__(decode_dots_int16)(const attn__decode *p, const attn_
                 memcpy(p->T + (r + n) * ATTN__DECODE_LD + x, sum + 4 * n, 4 * sizeof *sum);
         }
 }
+/* O[rows][v_dim] += A V, or = where `fresh`, by products of int16 with codes of A: what they are off
+ * by, half a step times a byte each and a little for roundings, joins DECODE_VALUE. Returns 0 where
+ * that is too much for some row, and nothing is done. */
+ATTN__NOINLINE int ATTN__(decode_columns_int16)(
+    const attn__decode *p, const attn__listed *l, float *O, int fresh) {
+    const int64_t dim = p->job->d->v_dim, ldo = p->job->flash.v_pad,
+                  rows = attn__round_up(p->u.rows, 4), n = attn__round_up(l->n, ATTN__W);
+    const int l2 = attn__fetches_l2();
+    const int8_t *data = (const int8_t *)p->job->d->v.data;
+    const ATTN__V zero = ATTN__(set1)(0);
+    int16_t code[ATTN__DECODE_ROWS * ATTN__DECODE_LD];
+    float step[ATTN__DECODE_ROWS];
+    for (int64_t r = 0; r < rows; r++) {
+        const float *A = p->A + r * ATTN__DECODE_LD;
+        int16_t *to = code + r * ATTN__DECODE_LD;
+        ATTN__V most = zero;
+        step[r] = 0;
+        memset(to, 0, (size_t)n * sizeof *to);
+        if (r >= p->u.rows || !attn__finite(p->limit[r])) continue;
+        for (int64_t x = 0; x < n; x += ATTN__W)
+            most = ATTN__(max)(most, ATTN__(size)(ATTN__(load)(A + x)));
+        const float top = ATTN__(reduce_max)(most);
+        if (top == 0) continue;
+        step[r] = top / 32767;
+        if (!(step[r] > 1e-30f) || !(step[r] * 66 <= p->share[r])) return 0;
+        const ATTN__V inverse = ATTN__(set1)(1 / step[r]);
+        for (int64_t x = 0; x < n; x += ATTN__W)
+            ATTN__(store_codes)(to + x, ATTN__(nearest)(ATTN__(load)(A + x) * inverse));
+    }
+    for (int64_t r = 0; r < p->u.rows; r++)
+        p->part[p->split].sum[r][ATTN__DECODE_VALUE] +=
+            attn__product64(66 * (double)step[r], (double)l->n);
+    for (int64_t c = 0; c < dim; c += 64)
+        for (int64_t r = 0; r < p->u.rows; r += 4) {
+            const int16_t *row = code + r * ATTN__DECODE_LD;
+            ATTN__I acc[16];
+            ATTN__UNROLL for (int i = 0; i < 16; i++)
+                acc[i] = ATTN__(nearest)(zero);
+            for (int64_t x = 0; x < l->n; x += 2) {
+                const int8_t *a = data + l->at[x] + c, *b = data + l->at[x + 1] + c;
+                ATTN__I v[4];
+                ATTN__(zip)(ATTN__(spread)(a), ATTN__(spread)(b), v);
+                ATTN__(zip)(ATTN__(spread)(a + 32), ATTN__(spread)(b + 32), v + 2);
+                for (int64_t f = 0; f < dim && !r && c == 0; f += 64) {
+                    attn__fetch_to(l2, l->next[x] + f);
+                    attn__fetch_to(l2, l->next[x + 1] + f);
+                }
+                ATTN__UNROLL for (int i = 0; i < 4; i++) {
+                    const ATTN__I w = ATTN__(pairs)(row + i * ATTN__DECODE_LD + x);
+                    ATTN__UNROLL for (int y = 0; y < 4; y++)
+                        acc[4 * i + y] = ATTN__(dot)(w, v[y], acc[4 * i + y]);
+                }
+            }
+            /* the last line of a row that begins within one */
+            for (int64_t x = 0; x < l->n && !r && c + 64 == dim; x++)
+                if ((uintptr_t)l->next[x] & 63) attn__fetch_to(l2, l->next[x] + dim - 1);
+            for (int64_t i = 0; i < attn__min(4, p->u.rows - r); i++) {
+                float *o = O + (r + i) * ldo + c;
+                ATTN__V sum[4];
+                for (int y = 0; y < 4; y++) sum[y] = ATTN__(number)(acc[4 * i + y]);
+                ATTN__(unzip)(sum);
+                ATTN__(unzip)(sum + 2);
+                for (int y = 0; y < 4; y++)
+                    ATTN__(store)(
+                        o + y * ATTN__W, ATTN__(fma)(ATTN__(set1)(step[r + i]), sum[y],
+                                             fresh ? zero : ATTN__(load)(o + y * ATTN__W)));
+            }
+        }
+    return 1;
+}
 #endif
 /* Phase 1, by rows: q, and what follows from it. off[r] is NaN where products could overflow, or
  * where what scores are multiplied with, or its 256th part, could be flushed to 0: scales of keys may
@@ -15534,7 +15628,9 @@ static const attn__kernels ATTN__(table) = {
     ATTN__(decode_begin),
 #if ATTN__OWN & ATTN__OWN_BYTES
     ATTN__(decode_dots_int16),
+    ATTN__(decode_columns_int16),
 #else
+    NULL,
     NULL,
 #endif
     ATTN__(decode_scores),
@@ -15547,6 +15643,7 @@ static const attn__kernels ATTN__(table) = {
     ATTN__(decode_sums),
     ATTN__(decode_certify),
 #else
+    NULL,
     NULL,
     NULL,
     NULL,

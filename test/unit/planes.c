@@ -494,6 +494,34 @@ static void test_skipped(void **unused)
     }
     assert_true(mass[0] > 0 && mass[0] == mass[1]);
 }
+/* Weights that lie half between their codes, times values that lie half between their high bytes, off to the same side: 8 keys
+ * weigh 15 times as much as the others, whose weights have codes of a fifteenth of the largest. */
+static void test_weights_between_codes(void **unused)
+{
+    enum { KEYS = 1024, DIM = 128, HEAVY = 15 };
+    static char codes[2][(KEYS * DIM + HALF - 1) / HALF * PIECE];
+    static float scale[2][KEYS], q[DIM], o[DIM], cert[1];
+    static double want[DIM];
+    attn_statistics told;
+    attn_desc d = decoded(KEYS, q, codes[0], codes[1], scale[0], scale[1], o);
+    (void)unused;
+    memset(codes, 0, sizeof codes);
+    q[0] = 1;
+    for (int64_t j = 0; j < KEYS; j++) {
+        const int heavy = j % 128 == 5;
+        scale[0][j] = heavy ? (float)(log(HEAVY) / 127 * sqrt(DIM)) : 0;
+        scale[1][j] = heavy ? 1 : (float)((floor(32767.0 / HEAVY) + 0.51) / 32767 * HEAVY);
+        element_put(codes[0], ATTN_INT16, j * DIM, 127);
+        for (int64_t e = 0; e < DIM; e++) element_put(codes[1], ATTN_INT16, j * DIM + e, 126.5);
+    }
+    d.head_dim = d.v_dim = DIM, d.tolerance = 0.005f;
+    exactly(d, want);
+    d.cert = cert, d.statistics = &told;
+    assert_ok(attn_forward(&d));
+    if (told.rows_redone || !(cert[0] > 0.4f)) fail_msg("%d rows redone, certificate %g, %s", (int)told.rows_redone, (double)cert[0], told.why);
+    for (int64_t e = 0; e < DIM; e++)
+        if (!(fabs((double)o[e] - want[e]) <= (double)cert[0] + 1e-3)) fail_msg("o[%d] = %.9g, not %.9g, certificate %g", (int)e, (double)o[e], want[e], (double)cert[0]);
+}
 
 /* ---- where nearly all bytes would be read, rows are computed exactly: that costs less ---- */
 /* o in f16, just within it, where the high bytes of values stand for a little more. */
@@ -717,6 +745,7 @@ static void test_rows_for_dims(void **unused)
 int main(void)
 {
     const struct CMUnitTest tests[] = { cmocka_unit_test(test_codes), cmocka_unit_test(test_layouts), cmocka_unit_test(test_append), cmocka_unit_test(test_overlap),
-        cmocka_unit_test(test_across), cmocka_unit_test(test_scales), cmocka_unit_test(test_scales_seen), cmocka_unit_test(test_worst_key), cmocka_unit_test(test_far_key), cmocka_unit_test(test_far_maximum), cmocka_unit_test(test_window), cmocka_unit_test(test_padding), cmocka_unit_test(test_many_keys), cmocka_unit_test(test_skipped), cmocka_unit_test(test_bad_row), cmocka_unit_test(test_behind_the_last), cmocka_unit_test(test_one_of_two), cmocka_unit_test(test_all_read), cmocka_unit_test(test_within_f16), cmocka_unit_test(test_told), cmocka_unit_test(test_exact_cert), cmocka_unit_test(test_absolute), cmocka_unit_test(test_rows_for_dims) };
+        cmocka_unit_test(test_across), cmocka_unit_test(test_scales), cmocka_unit_test(test_scales_seen), cmocka_unit_test(test_worst_key), cmocka_unit_test(test_far_key), cmocka_unit_test(test_far_maximum), cmocka_unit_test(test_window), cmocka_unit_test(test_padding), cmocka_unit_test(test_many_keys), cmocka_unit_test(test_skipped), cmocka_unit_test(test_bad_row), cmocka_unit_test(test_behind_the_last), cmocka_unit_test(test_one_of_two), cmocka_unit_test(test_all_read), cmocka_unit_test(test_within_f16), cmocka_unit_test(test_told), cmocka_unit_test(test_exact_cert), cmocka_unit_test(test_absolute), cmocka_unit_test(test_rows_for_dims),
+        cmocka_unit_test(test_weights_between_codes) };
     return cmocka_run_group_tests_name("planes", tests, NULL, NULL);
 }
