@@ -4812,8 +4812,8 @@ typedef struct attn__adaptive {
     /* whether sequences of many rows may be computed from codes, may have keys left out; the most
      * rows of those of few that are decoded, 0: none are */
     int int16, filter, decode;
-    int64_t pair; /* bytes of a sequence and kv head that is decoded */
-    int codes;    /* decode multiplies codes of q */
+    int64_t pair, pairs; /* bytes of a sequence and kv head that is decoded; of all at a time */
+    int codes;           /* decode multiplies codes of q */
 } attn__adaptive;
 #define ATTN__FAILED (-1.0f) /* beyond the tolerance: to be computed densely */
 /* What 128 keys share. */
@@ -5050,6 +5050,8 @@ static int64_t attn__tiles(const attn__rows *u, int64_t r0, int64_t r1) {
  * rows, so that no bit depends on threads. */
 #if ATTN__DECODE
 #define ATTN__DECODE_ROWS 8
+#define ATTN__DECODE_ROOM \
+    (32 << 20) /* for kv heads that are decoded split by split: they share pages */
 #define ATTN__DECODE_KEYS 1024
 /* Low bytes of most values would be read below; it does not pay below PAYS, which is larger where
  * products cost more than memory (Zen 4, of one product of 512 bits a cycle). */
@@ -5080,6 +5082,16 @@ typedef struct attn__decode_part {
     float max[ATTN__DECODE_ROWS]; /* of the scores; NaN: the row is computed densely */
     double sum[ATTN__DECODE_ROWS][ATTN__DECODE_SUMS];
 } attn__decode_part;
+/* A chunk: its largest scales, that of k -1 where one is not finite. By rows: the sum of its weights and
+ * the largest; what it adds, by the largest scales, to leave out a key, at most, and all of them; a
+ * score's low bytes, of the mean key; a value's, at most, and all of them. */
+typedef struct attn__decode_chunk {
+    float k_top, v_top;
+    struct {
+        float weight, most, out, all_out, score, value, all_values;
+        int gone; /* by these nothing is read */
+    } row[ATTN__DECODE_ROWS];
+} attn__decode_chunk;
 typedef struct attn__decode {
     const attn__adaptive *job;
     attn__rows u;        /* its keys those of the split */
@@ -5097,11 +5109,15 @@ typedef struct attn__decode {
     float *max, *off, *limit; /* of rows: maximum, scale |q|_1 / 2, tolerance (NaN: dense) */
     float *range, *share;     /* of rows: what no |v| that they see is above; attn__decode_choose */
     int16_t *count;           /* [chunks][VALUE_LOW]: keys of which a level or more is read */
-    attn__decode_part *part;  /* [splits] */
-    float *O;                 /* [splits][ROWS][v_pad] */
-    float *T, *A, *room;      /* of the thread: products, weights of a chunk; a chunk in f32 */
+    attn__decode_chunk *chunk; /* [chunks] */
+    attn__decode_part *part;   /* [splits] */
+    float *O;                  /* [splits][ROWS][v_pad] */
+    float *T, *A, *room;       /* of the thread: products, weights of a chunk; a chunk in f32 */
 } attn__decode;
 /* Further down: >>codes. */
+static float attn__decode_level_of(
+    const attn__decode *p, int64_t r, int64_t j0, float least, double *cost);
+static int attn__decode_left_out(const attn__decode *p, int64_t r, int64_t j0, double *to);
 static void attn__decode_choose(const attn__decode *p);
 static void attn__decode_values(const attn__decode *p);
 static void attn__decode_finish(const attn__decode *p);
@@ -5162,6 +5178,7 @@ static int64_t attn__decode_carve(
     p->range = ATTN__PART(pair, float, rows);
     p->share = ATTN__PART(pair, float, rows);
     p->count = ATTN__PART(pair, int16_t, p->ld / ATTN__INT16_CHUNK * ATTN__VALUE_LOW);
+    p->chunk = ATTN__PART(pair, attn__decode_chunk, p->ld / ATTN__INT16_CHUNK);
     p->part = ATTN__PART(pair, attn__decode_part, 16);
     p->O = ATTN__PART(pair, float, 16 * rows * job->flash.v_pad);
 #undef ATTN__PART
@@ -5208,7 +5225,7 @@ static void attn__adaptive_shape(const attn_desc *d, attn__adaptive *job) {
     job->rows_pad = f->BM + 16;
     job->kept = attn__int16_carve(job, NULL, &t, &job->scratch);
     job->scratch = attn__max(job->scratch, job->kept + f->scratch);
-    job->pair = 0;
+    job->pair = job->pairs = 0;
 #if ATTN__DECODE
     attn__decode all;
     int64_t scratch;
@@ -5216,11 +5233,13 @@ static void attn__adaptive_shape(const attn_desc *d, attn__adaptive *job) {
     job->codes = bytes && d->head_dim % 32 == 0 && !(d->flags & ATTN_TOLERANCE_ABSOLUTE) &&
                  d->tolerance > ATTN__DECODE_COARSE;
     if (job->decode) job->pair = attn__decode_carve(job, NULL, NULL, &all, &scratch);
+    job->pairs = attn__max(attn__size_mul(f->planned, job->pair),
+        attn__min(attn__size_mul(d->kv_heads, job->pair), ATTN__DECODE_ROOM));
     if (job->decode) job->scratch = attn__max(job->scratch, scratch);
 #endif
-    job->bytes =
-        attn__sat_add(attn__max(plain, attn__size_mul(f->planned, job->scratch + job->pair)),
-            attn__append_bytes(d));
+    job->bytes = attn__sat_add(
+        attn__max(plain, attn__sat_add(attn__size_mul(f->planned, job->scratch), job->pairs)),
+        attn__append_bytes(d));
     job->units = d->batch * d->kv_heads * f->tiles;
 }
 /* A reason why no row of the call would be computed from codes; NULL: none. Where it is a length,
@@ -5564,7 +5583,7 @@ static void attn__adaptive_look(const void *arg, int64_t n, char *scratch) {
     else t.tally->rows = 1;
 }
 #if ATTN__DECODE
-/* The phases of as many sequences and kv heads as there are threads, then of the next. */
+/* A phase of some sequences and kv heads. */
 typedef struct attn__decoding {
     const attn__adaptive *job;
     char *pairs;
@@ -5630,6 +5649,8 @@ static void attn__decode_unit(const void *arg, int64_t n, char *scratch) {
     }
     attn__adaptive_certs(job, &p.u, &t);
 }
+/* All phases of as many sequences and kv heads as there is room for, split by split: kv heads share
+ * pages of memory, whose addresses processors know few of. */
 static void attn__decode_run(const attn__adaptive *job, char *workspace) {
     const attn_desc *d = job->d;
     const int64_t pairs = d->batch * d->kv_heads,
@@ -5638,7 +5659,7 @@ static void attn__decode_run(const attn__adaptive *job, char *workspace) {
     attn__share share = {
         attn__decode_unit, &now, workspace, job->scratch, 0, job->flash.threads, 0};
     for (; now.first < pairs; now.first += now.count) {
-        now.count = attn__min(job->flash.planned, pairs - now.first);
+        now.count = attn__min(job->pairs / job->pair, pairs - now.first);
         for (now.phase = 0; now.phase < ATTN__DECODE_PHASES; now.phase++) {
             const int by_splits =
                 now.phase == ATTN__DECODE_SCORES || now.phase == ATTN__DECODE_VALUES;
@@ -5705,7 +5726,7 @@ static attn_status attn__adaptive_run(
     char *workspace = (char *)d->workspace;
     (void)user, (void)g, (void)plan;
     attn__adaptive_shape(d, &job);
-    attn__append(d, job.flash.threads, workspace + job.flash.planned * (job.scratch + job.pair));
+    attn__append(d, job.flash.threads, workspace + job.flash.planned * job.scratch + job.pairs);
     for (int64_t i = 0; i < job.flash.threads; i++)
         memset(workspace + i * job.scratch, 0, sizeof(attn__tally));
     const char *none = attn__adaptive_none(&job, workspace);
@@ -8425,13 +8446,26 @@ static void attn__filter_rows(
 #define ATTN__DECODE_LD (ATTN__THIN_CHUNK + 16)
 /* Rows: of those that are a power of two apart more do not stay in L1. */
 #define ATTN__DECODE_AHEAD (attn__fetches_l2() ? 64 : 32)
-/* Keys of a chunk of which one plane of k or v is read: the n-th is key key[n] of the chunk. */
+/* Keys of a chunk of which one plane of k or v is read: the n-th is key key[n] of the chunk. Where all
+ * are, `whole`, there is no need of key; where they lie `step` apart, run, nor of at and next. */
 typedef struct attn__listed {
     int64_t n;
-    int64_t at[ATTN__THIN_CHUNK + ATTN__LANES_MOST];
-    const char *next[ATTN__THIN_CHUNK + ATTN__LANES_MOST]; /* to be fetched meanwhile */
+    int whole, run;
+    int64_t first, step, plane;
+    int64_t at[ATTN__THIN_CHUNK + ATTN__LANES_MOST];   /* the last again, up to a whole vector */
+    int64_t next[ATTN__THIN_CHUNK + ATTN__LANES_MOST]; /* to be fetched meanwhile */
     int32_t key[ATTN__THIN_CHUNK];
 } attn__listed;
+/* Where row x is, of a run also one behind them. */
+ATTN__INLINE int64_t attn__listed_at(const attn__listed *l, int64_t x) {
+    return l->run ? attn__high(l->first + x * l->step) + l->plane : l->at[x];
+}
+/* What is fetched while it is read: of a run it may lie behind the cache. */
+ATTN__INLINE const char *attn__listed_next(
+    const attn__listed *l, const void *data, int64_t x, int64_t ahead) {
+    const int64_t at = l->run ? attn__listed_at(l, x + ahead) : l->next[x];
+    return (const char *)((uintptr_t)data + (uintptr_t)at);
+}
 /* Those of the chunk from j0 on, whose level is at least `least`; plane: 0, or ATTN_PLANE for low
  * bytes. Those of the chunk before fetch them. */
 static void attn__decode_list(const attn__decode *p, const attn_in *t, int64_t plane, int64_t j0,
@@ -8439,35 +8473,51 @@ static void attn__decode_list(const attn__decode *p, const attn_in *t, int64_t p
     const attn__kernels *isa = attn__isa();
     const int64_t n = attn__clamp(p->last - j0, 0, ATTN__THIN_CHUNK);
     const int16_t *count = p->count + j0 / ATTN__THIN_CHUNK * ATTN__VALUE_LOW - 1;
-    int64_t at[ATTN__THIN_CHUNK];
-    const char *data = (const char *)t->data;
+    int64_t *at = l->at;
     l->n = n > 0 && least ? count[least] : n;
-    if (l->n) attn__keys_at(p->job->d, &p->u.s, t->stride, j0, n, p->u.kv_head, at);
-    for (int64_t x = 0; x < n && l->n == n; x++) {
-        l->key[x] = (int32_t)x;
-        l->at[x] = attn__high(at[x]) + plane;
+    l->whole = l->n == n;
+    l->run = p->job->codes && l->whole && !p->u.s.pages && n % ATTN__LANES_MOST == 0;
+    l->plane = plane;
+    l->step = t->stride[1];
+    l->first = l->n ? attn__k_at(p->job->d, &p->u.s, t->stride, j0, p->u.kv_head) : 0;
+    if (l->n && (!l->run || (before && !before->run))) {
+        attn__keys_at(p->job->d, &p->u.s, t->stride, j0, n, p->u.kv_head, at);
+        for (int64_t x = 0, k = 0; k < l->n && !l->whole; x++) {
+            l->key[k] = (int32_t)x;
+            at[k] = at[x];
+            k += p->level[j0 + x] >= (float)least;
+        }
+        for (int64_t x = 0; x < l->n; x++) at[x] = attn__high(at[x]) + plane;
+        for (int64_t x = l->n; x < attn__padded(l->n, isa->W); x++) at[x] = at[x - 1];
     }
-    for (int64_t x = 0, k = 0; x < n && k < l->n && l->n < n; x++) {
-        l->key[k] = (int32_t)x;
-        l->at[k] = attn__high(at[x]) + plane;
-        k += p->level[j0 + x] >= (float)least;
-    }
-    for (int64_t x = l->n; l->n && x < attn__padded(l->n, isa->W); x++) l->at[x] = l->at[x - 1];
-    if (!before) return;
-    const int64_t ahead = attn__min(before->n, ATTN__DECODE_AHEAD);
-    for (int64_t x = 0; x < before->n - ahead; x++) before->next[x] = data + before->at[x + ahead];
-    for (int64_t x = before->n - ahead, y = 0; x < attn__padded(before->n, isa->W); x++, y++)
-        before->next[x] = data + (y < l->n ? l->at[y] : before->at[x]);
+    if (!before || before->run) return;
+    const int64_t ahead = attn__min(before->n, ATTN__DECODE_AHEAD), own = before->n - ahead,
+                  up = attn__padded(before->n, isa->W), most = attn__min(up, own + l->n);
+    for (int64_t x = 0; x < own; x++) before->next[x] = before->at[x + ahead];
+    for (int64_t x = own; x < most; x++) before->next[x] = at[x - own];
+    for (int64_t x = most; x < up; x++) before->next[x] = before->at[x];
+}
+/* The first rows, which nothing before them has fetched. */
+static void attn__decode_first(const attn__listed *l, const void *data, int64_t dim) {
+    for (int64_t x = 0; x < attn__min(l->n, ATTN__DECODE_AHEAD); x++)
+        for (int64_t c = 0; c < dim; c += 64)
+            ATTN__PREFETCH(
+                (const void *)((uintptr_t)data + (uintptr_t)(attn__listed_at(l, x) + c)), 2);
 }
 /* What reads a plane of t, of dim columns, as thin does; `room` for a chunk in f32. */
-static attn__thin attn__decode_thin(const attn_in *t, int64_t dim, attn__listed *l, float *room) {
+static attn__thin attn__decode_thin(
+    const attn_in *t, int64_t dim, const attn__listed *l, attn__thin_keys *k, float *room) {
     const attn__kernels *isa = attn__isa();
     attn_in plane = *t;
     attn__thin m;
     attn__thin_clear(&m);
+    for (int64_t x = 0; x < attn__padded(l->n, isa->W); x++) {
+        k->at[x] = attn__listed_at(l, x);
+        k->next[x] = attn__listed_next(l, t->data, x, ATTN__DECODE_AHEAD);
+    }
     m.data = t->data;
-    m.at = l->at;
-    m.next = l->next;
+    m.at = k->at;
+    m.next = k->next;
     m.n = l->n;
     m.dim = dim;
     m.dtype = plane.dtype = ATTN_INT8;
@@ -8477,17 +8527,17 @@ static attn__thin attn__decode_thin(const attn_in *t, int64_t dim, attn__listed 
     return m;
 }
 /* T[rows][n] = Q K^T of one plane of the keys listed, in units of the row. */
-static void attn__decode_dots(const attn__decode *p, attn__listed *l) {
+static void attn__decode_dots(const attn__decode *p, const attn__listed *l) {
     const attn__kernels *isa = attn__isa();
     const attn_desc *d = p->job->d;
+    attn__thin_keys keys;
+    p->tally->bytes += l->n * d->head_dim;
     if (p->job->codes) {
-        p->tally->bytes += l->n * d->head_dim;
         isa->decode_dots_int16(p, l);
         return;
     }
-    attn__thin m = attn__decode_thin(&d->k, d->head_dim, l, p->room);
+    attn__thin m = attn__decode_thin(&d->k, d->head_dim, l, &keys, p->room);
     m.lda = p->job->flash.q_pad;
-    p->tally->bytes += l->n * d->head_dim;
     for (int64_t r = 0; r < p->u.rows; r += 4) {
         if (r) attn__thin_rest(&m);
         m.A = p->Q + r * m.lda;
@@ -8497,13 +8547,14 @@ static void attn__decode_dots(const attn__decode *p, attn__listed *l) {
     }
 }
 /* O[rows][v_pad] += A V of one plane of the values listed; `fresh`: there is nothing in O. */
-static void attn__decode_output(const attn__decode *p, attn__listed *l, float *O, int fresh) {
+static void attn__decode_output(const attn__decode *p, const attn__listed *l, float *O, int fresh) {
     const attn__kernels *isa = attn__isa();
     static const float one[4] = {1, 1, 1, 1};
     const attn_desc *d = p->job->d;
+    attn__thin_keys keys;
     p->tally->bytes += l->n * d->v_dim;
     if (p->job->codes && d->v_dim % 64 == 0 && isa->decode_columns_int16(p, l, O, fresh)) return;
-    attn__thin m = attn__decode_thin(&d->v, d->v_dim, l, p->room);
+    attn__thin m = attn__decode_thin(&d->v, d->v_dim, l, &keys, p->room);
     m.lda = ATTN__DECODE_LD;
     m.ldo = p->job->flash.v_pad;
     for (int64_t r = 0; r < p->u.rows; r += 4) {
@@ -8520,27 +8571,28 @@ static void attn__decode_range(const attn__decode *p, int64_t *j0, int64_t *j1) 
     *j0 = attn__max(p->first, p->u.k0);
     *j1 = attn__min(p->last, p->u.k1);
 }
-/* The scales of the chunk from j0 on, 0 behind its n keys; whether all are finite. */
-static int attn__decode_scales(const attn__decode *p, int64_t j0, int64_t n) {
-    const attn__kernels *isa = attn__isa();
-    const attn_desc *d = p->job->d;
-    int64_t k_at[ATTN__THIN_CHUNK], v_at[ATTN__THIN_CHUNK];
-    int finite = 1;
-    attn__keys_at(d, &p->u.s, d->k.scale_stride, j0, n, p->u.kv_head, k_at);
-    attn__keys_at(d, &p->u.s, d->v.scale_stride, j0, n, p->u.kv_head, v_at);
-    for (int64_t x = 0; x < n; x++) {
-        p->k_scale[j0 + x] = d->k.scale[k_at[x]];
-        p->v_scale[j0 + x] = d->v.scale[v_at[x]];
-        finite &= attn__finite(p->k_scale[j0 + x]) && attn__finite(p->v_scale[j0 + x]);
+/* to[0 .. n) = the scales of keys from j0 on, 0 behind up to a vector; whether all are finite. */
+static int attn__decode_scales(
+    const attn__decode *p, const attn_in *t, int64_t j0, int64_t n, float *to) {
+    const int64_t step = t->scale_stride[1], up = attn__padded(n, attn__isa()->W);
+    const float *from =
+        t->scale + attn__k_at(p->job->d, &p->u.s, t->scale_stride, j0, p->u.kv_head);
+    int64_t at[ATTN__THIN_CHUNK];
+    uint32_t over = 0; /* its highest bit: an exponent of ones */
+    if (p->u.s.pages) {
+        attn__keys_at(p->job->d, &p->u.s, t->scale_stride, j0, n, p->u.kv_head, at);
+        for (int64_t x = 0; x < n; x++) to[x] = t->scale[at[x]];
     }
-    for (int64_t x = n; x < attn__padded(n, isa->W); x++)
-        p->k_scale[j0 + x] = p->v_scale[j0 + x] = 0;
-    return finite;
+    for (int64_t x = 0; x < n && !p->u.s.pages; x++) to[x] = from[x * step];
+    for (int64_t x = 0; x < n; x++) over |= (attn__bits(to[x]) & 0x7fffffffu) + 0x800000u;
+    for (int64_t x = n; x < up; x++) to[x] = 0;
+    return over < 0x80000000u;
 }
 /* Row r of q as codes of int16; what they leave out of a score is left[r] times a key's scale. */
 ATTN__NOINLINE float attn__decode_codes(const attn__decode *p, int64_t r, float most) {
     const int64_t dim = p->job->d->head_dim;
     const float *q = p->Q + r * p->job->flash.q_pad;
+    /* 32767 times a byte, of INT16_DIM dims, is less than 2^31 */
     const double step = (double)most / 32767, per_step = step > 0 ? 1 / step : 0;
     double left = 0, all = 0;
     for (int64_t c = 0; c < dim; c++) {
@@ -8550,8 +8602,8 @@ ATTN__NOINLINE float attn__decode_codes(const attn__decode *p, int64_t r, float 
         left += x - n < 0 ? n - x : x - n;
         all += x;
     }
-    /* 2^-14 of the high bytes: lanes are rounded to f32, and four times as they are added */
-    p->left[r] = (float)((double)p->job->d->scale * step * (128.5 * left + 6.2e-5 * all) * 1.0001);
+    /* 2^-15 of the high bytes: they are rounded to f32, and twice as they are multiplied */
+    p->left[r] = (float)((double)p->job->d->scale * step * (128.5 * left + 3.1e-5 * all) * 1.0001);
     return (float)((double)p->job->d->scale * ATTN__LOG2E * step);
 }
 /* Whether row r sees a scale that is not finite among the n keys from j0 on. */
@@ -8572,6 +8624,53 @@ ATTN__NOINLINE double attn__decode_largest(const attn__decode *p, int64_t j) {
         most = x > most ? x : -x > most ? -x : most;
     }
     return (double)most * (double)(p->v_scale[j] < 0 ? -p->v_scale[j] : p->v_scale[j]) * 0.999999;
+}
+/* By the largest scale of k, e^eta - 1 of a score by high bytes; -1 where there is no bound. */
+static float attn__decode_grows(const attn__decode *p, int64_t r, const attn__decode_chunk *c) {
+    const float eta = c->k_top * p->off[r];
+    return attn__finite(eta) && eta >= 0 && eta <= 1 ? eta + eta * eta : -1;
+}
+/* What chunks cost row r, whose weights and range are known. */
+static void attn__decode_price(const attn__decode *p, int64_t r) {
+    for (int64_t j0 = p->first; j0 < p->last; j0 += ATTN__THIN_CHUNK) {
+        attn__decode_chunk *c = p->chunk + j0 / ATTN__THIN_CHUNK;
+        const float grows = attn__decode_grows(p, r, c), weight = c->row[r].weight,
+                    most = c->row[r].most, mean = weight / ATTN__THIN_CHUNK,
+                    lost = c->v_top * 128.5f + p->range[r], out = lost + lost * grows;
+        c->row[r].out = c->row[r].value = 3.4028234e38f;
+        c->row[r].score = 0;
+        if (grows < 0) continue;
+        c->row[r].out = most * out;
+        c->row[r].all_out = weight * out;
+        if (most <= 32 * mean) c->row[r].score = mean * p->range[r] * grows;
+        c->row[r].value = most * c->v_top * 0.5f;
+        c->row[r].all_values = weight * c->v_top * 0.5f;
+    }
+}
+/* What is read of all keys from j0 on where nothing may cost row r more than `least`, and what that adds;
+ * -1 where keys are to be looked at one by one. Low bytes of all where the mean key asks for them and
+ * none weighs much more: some are read for nothing then. */
+static float attn__decode_level_of(
+    const attn__decode *p, int64_t r, int64_t j0, float least, double *cost) {
+    const attn__decode_chunk *c = p->chunk + j0 / ATTN__THIN_CHUNK;
+    const int out = c->row[r].out <= least,
+              low = c->row[r].value <= least && c->row[r].score > least;
+    *cost = out ? (double)c->row[r].all_out : low ? (double)c->row[r].all_values : 0;
+    return out ? ATTN__LEFT_OUT : low ? ATTN__KEY_LOW : -1;
+}
+/* The sums of row r over the chunk at j0 where nothing of it is read; returns 0 where that does not
+ * follow from the chunk. */
+static int attn__decode_left_out(const attn__decode *p, int64_t r, int64_t j0, double *to) {
+    const attn__decode_chunk *c = p->chunk + j0 / ATTN__THIN_CHUNK;
+    const double weight = (double)c->row[r].weight,
+                 gone = weight + weight * (double)attn__decode_grows(p, r, c);
+    if (p->count[j0 / ATTN__THIN_CHUNK * ATTN__VALUE_LOW - 1 + ATTN__VALUE_HIGH]) return 0;
+    if (!c->row[r].gone) return 0;
+    to[ATTN__DECODE_SKIP] += weight;
+    to[ATTN__DECODE_OFF] += gone - weight;
+    to[ATTN__DECODE_GONE] += gone;
+    to[ATTN__DECODE_FAR] += gone * 128.5 * (double)c->v_top;
+    return 1;
 }
 /* The levels of keys for row r, by which it loses `most` at most: a threshold is estimated, then
  * made sure of. A lower one asks for no key less. */
@@ -8605,6 +8704,7 @@ static void attn__decode_choose(const attn__decode *p) {
         const double all = isa->decode_weigh(p, r), limit = isa->decode_limit(p, r),
                      most = all * limit * 0.9;
         if (!(most > 1e-30) || !attn__finite((float)most)) continue;
+        attn__decode_price(p, r);
         attn__decode_levels(p, r, most);
         p->limit[r] = (float)(limit * 0.999999);
         p->share[r] = (float)(all * limit * 0.05 / (double)(p->last - p->first));
@@ -8627,6 +8727,8 @@ static void attn__decode_values(const attn__decode *p) {
     attn__decode_range(p, &j0, &j1);
     attn__decode_list(p, &d->k, ATTN_PLANE, j0, ATTN__KEY_LOW, &key[0], NULL);
     attn__decode_list(p, &d->v, 0, j0, ATTN__VALUE_HIGH, &value[0], NULL);
+    attn__decode_first(&key[0], d->k.data, d->head_dim);
+    attn__decode_first(&value[0], d->v.data, d->v_dim);
     for (; j0 < j1; j0 += n, now ^= 1) {
         n = attn__min(ATTN__THIN_CHUNK, j1 - j0);
         attn__decode_list(p, &d->k, ATTN_PLANE, j0 + n, ATTN__KEY_LOW, &key[now ^ 1], &key[now]);
@@ -8640,8 +8742,8 @@ static void attn__decode_values(const attn__decode *p) {
         attn__decode_output(p, &value[now], O, fresh);
         fresh = 0;
         if (!low.n) continue;
-        for (int64_t x = 0; x < attn__padded(low.n, isa->W); x++)
-            low.next[x] = (const char *)d->v.data + low.at[x];
+        for (int64_t x = 0; x < attn__padded(low.n, isa->W) && !low.run; x++)
+            low.next[x] = low.at[x];
         isa->decode_gather(p, &low, j0, 1 / 256.0f);
         attn__decode_output(p, &low, O, 0);
     }
@@ -12482,6 +12584,22 @@ ATTN__INLINE attn__i__avx512 attn__spread__avx512(const int8_t *p) {
     return (attn__i__avx512)_mm512_cvtepi8_epi16(
         _mm256_loadu_si256((const __m256i *)(const void *)p));
 }
+/* As add_lanes, of lanes of 32 bits. */
+ATTN__INLINE attn__i__avx512 attn__add_codes__avx512(const attn__i__avx512 *r) {
+    __m512i pair[8], four[4], half[2];
+    ATTN__UNROLL for (int i = 0; i < 8; i++) {
+        const __m512i x = (__m512i)r[2 * i], y = (__m512i)r[2 * i + 1];
+        pair[i] = _mm512_add_epi32(_mm512_unpacklo_epi32(x, y), _mm512_unpackhi_epi32(x, y));
+    }
+    ATTN__UNROLL for (int i = 0; i < 4; i++)
+        four[i] = _mm512_add_epi32(_mm512_unpacklo_epi64(pair[2 * i], pair[2 * i + 1]),
+            _mm512_unpackhi_epi64(pair[2 * i], pair[2 * i + 1]));
+    ATTN__UNROLL for (int i = 0; i < 2; i++)
+        half[i] = _mm512_add_epi32(_mm512_shuffle_i32x4(four[2 * i], four[2 * i + 1], 0x88),
+            _mm512_shuffle_i32x4(four[2 * i], four[2 * i + 1], 0xdd));
+    return (attn__i__avx512)_mm512_add_epi32(
+        _mm512_shuffle_i32x4(half[0], half[1], 0x88), _mm512_shuffle_i32x4(half[0], half[1], 0xdd));
+}
 ATTN__INLINE void attn__zip__avx512(attn__i__avx512 a, attn__i__avx512 b, attn__i__avx512 *r) {
     r[0] = (attn__i__avx512)_mm512_unpacklo_epi16((__m512i)a, (__m512i)b);
     r[1] = (attn__i__avx512)_mm512_unpackhi_epi16((__m512i)a, (__m512i)b);
@@ -14836,24 +14954,27 @@ static float ATTN__(square)(float *x, int64_t n) {
 #if ATTN__OWN & ATTN__OWN_BYTES
 /* T, by products of int16 with q's codes. */
 ATTN__NOINLINE void ATTN__(decode_dots_int16)(const attn__decode *p, const attn__listed *l) {
-    const int64_t dim = p->job->d->head_dim;
+    const int64_t dim = p->job->d->head_dim, ahead = ATTN__DECODE_AHEAD;
     const int l2 = attn__fetches_l2();
     const int8_t *data = (const int8_t *)p->job->d->k.data;
     for (int64_t r = 0; r < p->u.rows; r += 4)
         for (int64_t x = 0; x < l->n; x += 4) {
             const int16_t *q = p->code + r * dim;
-            const int8_t *const key[4] = {
-                data + l->at[x], data + l->at[x + 1], data + l->at[x + 2], data + l->at[x + 3]};
+            const int8_t *key[4];
+            const char *next[4];
             ATTN__I acc[16];
-            ATTN__V sums[16];
             float sum[16];
+            ATTN__UNROLL for (int y = 0; y < 4; y++) {
+                key[y] = data + attn__listed_at(l, x + y);
+                next[y] = attn__listed_next(l, data, x + y, ahead);
+            }
             ATTN__UNROLL for (int n = 0; n < 16; n++)
                 acc[n] = ATTN__(nearest)(ATTN__(set1)(0));
             for (int64_t c = 0; c < dim; c += 32) {
                 ATTN__I k[4];
                 ATTN__UNROLL for (int y = 0; y < 4; y++) {
                     k[y] = ATTN__(spread)(key[y] + c);
-                    if (!r && c % 64 == 0) attn__fetch_to(l2, l->next[x + y] + c);
+                    if (!r && c % 64 == 0) attn__fetch_to(l2, next[y] + c);
                 }
                 ATTN__UNROLL for (int n = 0; n < 4; n++) {
                     ATTN__I part;
@@ -14863,10 +14984,8 @@ ATTN__NOINLINE void ATTN__(decode_dots_int16)(const attn__decode *p, const attn_
                 }
             }
             for (int y = 0; y < 4 && !r; y++) /* the last line of a row that begins within one */
-                if ((uintptr_t)l->next[x + y] & 63) attn__fetch_to(l2, l->next[x + y] + dim - 1);
-            ATTN__UNROLL for (int n = 0; n < 16; n++)
-                sums[n] = ATTN__(number)(acc[n]);
-            ATTN__(store)(sum, ATTN__(add_lanes)(sums));
+                if ((uintptr_t)next[y] & 63) attn__fetch_to(l2, next[y] + dim - 1);
+            ATTN__(store)(sum, ATTN__(number)(ATTN__(add_codes)(acc)));
             for (int64_t n = 0; n < attn__min(4, p->u.rows - r); n++)
                 memcpy(p->T + (r + n) * ATTN__DECODE_LD + x, sum + 4 * n, 4 * sizeof *sum);
         }
@@ -14877,7 +14996,8 @@ ATTN__NOINLINE void ATTN__(decode_dots_int16)(const attn__decode *p, const attn_
 ATTN__NOINLINE int ATTN__(decode_columns_int16)(
     const attn__decode *p, const attn__listed *l, float *O, int fresh) {
     const int64_t dim = p->job->d->v_dim, ldo = p->job->flash.v_pad,
-                  rows = attn__round_up(p->u.rows, 4), n = attn__round_up(l->n, ATTN__W);
+                  rows = attn__round_up(p->u.rows, 4), n = attn__round_up(l->n, ATTN__W),
+                  ahead = ATTN__DECODE_AHEAD;
     const int l2 = attn__fetches_l2();
     const int8_t *data = (const int8_t *)p->job->d->v.data;
     const ATTN__V zero = ATTN__(set1)(0);
@@ -14910,13 +15030,16 @@ ATTN__NOINLINE int ATTN__(decode_columns_int16)(
             ATTN__UNROLL for (int i = 0; i < 16; i++)
                 acc[i] = ATTN__(nearest)(zero);
             for (int64_t x = 0; x < l->n; x += 2) {
-                const int8_t *a = data + l->at[x] + c, *b = data + l->at[x + 1] + c;
+                const int8_t *a = data + attn__listed_at(l, x) + c,
+                             *b = data + attn__listed_at(l, x + 1) + c;
                 ATTN__I v[4];
                 ATTN__(zip)(ATTN__(spread)(a), ATTN__(spread)(b), v);
                 ATTN__(zip)(ATTN__(spread)(a + 32), ATTN__(spread)(b + 32), v + 2);
-                for (int64_t f = 0; f < dim && !r && c == 0; f += 64) {
-                    attn__fetch_to(l2, l->next[x] + f);
-                    attn__fetch_to(l2, l->next[x + 1] + f);
+                for (int64_t y = x; y < x + 2 && !r && c == 0; y++) {
+                    const char *next = attn__listed_next(l, data, y, ahead);
+                    for (int64_t f = 0; f < dim; f += 64) attn__fetch_to(l2, next + f);
+                    /* the last line of a row that begins within one */
+                    if ((uintptr_t)next & 63) attn__fetch_to(l2, next + dim - 1);
                 }
                 ATTN__UNROLL for (int i = 0; i < 4; i++) {
                     const ATTN__I w = ATTN__(pairs)(row + i * ATTN__DECODE_LD + x);
@@ -14924,9 +15047,6 @@ ATTN__NOINLINE int ATTN__(decode_columns_int16)(
                         acc[4 * i + y] = ATTN__(dot)(w, v[y], acc[4 * i + y]);
                 }
             }
-            /* the last line of a row that begins within one */
-            for (int64_t x = 0; x < l->n && !r && c + 64 == dim; x++)
-                if ((uintptr_t)l->next[x] & 63) attn__fetch_to(l2, l->next[x] + dim - 1);
             for (int64_t i = 0; i < attn__min(4, p->u.rows - r); i++) {
                 float *o = O + (r + i) * ldo + c;
                 ATTN__V sum[4];
@@ -14967,6 +15087,12 @@ static void ATTN__(decode_begin)(const attn__decode *p) {
         p->off[r] = fine ? (float)off + p->left[r] : attn__float(0x7fc00000u);
     }
 }
+static float ATTN__(decode_top)(const float *scale, int64_t n) {
+    ATTN__V top = ATTN__(set1)(0);
+    for (int64_t x = 0; x < n; x += ATTN__W)
+        top = ATTN__(max)(top, ATTN__(size)(ATTN__(load)(scale + x)));
+    return ATTN__(reduce_max)(top);
+}
 /* Phase 2, by splits: the scores by the high bytes of k, as powers of 2; -infinity where a row does
  * not see the key. A row that sees a scale that is not finite has a maximum of NaN. */
 static void ATTN__(decode_scores)(const attn__decode *p) {
@@ -14983,10 +15109,15 @@ static void ATTN__(decode_scores)(const attn__decode *p) {
         part->max[r] = 0;
     }
     attn__decode_list(p, &d->k, 0, j0, 0, &list[0], NULL);
+    attn__decode_first(&list[0], d->k.data, d->head_dim);
     for (; j0 < j1; j0 += n, now ^= 1) {
         n = attn__min(ATTN__THIN_CHUNK, j1 - j0);
         attn__decode_list(p, &d->k, 0, j0 + n, 0, &list[now ^ 1], &list[now]);
-        const int finite = attn__decode_scales(p, j0, n);
+        const int finite = attn__decode_scales(p, &d->k, j0, n, p->k_scale + j0) &
+                           attn__decode_scales(p, &d->v, j0, n, p->v_scale + j0);
+        attn__decode_chunk *chunk = p->chunk + j0 / ATTN__THIN_CHUNK;
+        chunk->k_top = finite ? ATTN__(decode_top)(p->k_scale + j0, n) : -1;
+        chunk->v_top = ATTN__(decode_top)(p->v_scale + j0, n);
         attn__decode_dots(p, &list[now]);
         for (int64_t r = 0; r < p->u.rows; r++) {
             const ATTN__V unit = ATTN__(set1)(p->unit[r]);
@@ -15049,23 +15180,34 @@ ATTN__INLINE ATTN__V ATTN__(decode_level)(const ATTN__(prices) *x, ATTN__V least
     return level;
 }
 /* What row r loses for a threshold, over all keys or, with a step, over every step-th vector of
- * them; its levels join those of the rows before where `join`. */
+ * those whose chunk does not tell; its levels join those of the rows before where `join`. */
 static double ATTN__(decode_loss)(
     const attn__decode *p, int64_t r, float least, int64_t step, int join) {
     const ATTN__V threshold = ATTN__(set1)(least);
     ATTN__V sum = ATTN__(set1)(0);
     double loss = 0;
-    for (int64_t j = p->first, n = 0; j < p->last; j += step * ATTN__W) {
-        ATTN__V cost;
-        const ATTN__(prices) x = ATTN__(decode_prices)(p, r, j);
-        const ATTN__V level = ATTN__(decode_level)(&x, threshold, &cost);
-        sum = sum + cost;
-        if (join) ATTN__(store)(p->level + j, ATTN__(max)(ATTN__(load)(p->level + j), level));
-        if (++n % 64 && j + step * ATTN__W < p->last) continue;
-        loss += attn__product64((double)ATTN__(reduce_add)(sum), (double)step);
-        sum = ATTN__(set1)(0);
+    int64_t vectors = 0;
+    for (int64_t j0 = p->first, n; j0 < p->last; j0 += n) {
+        double all;
+        n = attn__min(ATTN__THIN_CHUNK, p->last - j0);
+        const float whole = attn__decode_level_of(p, r, j0, least, &all);
+        p->chunk[j0 / ATTN__THIN_CHUNK].row[r].gone = whole == 0;
+        loss += all;
+        for (int64_t j = j0; j < j0 + n && whole > 0 && join; j += ATTN__W)
+            ATTN__(store)(
+                p->level + j, ATTN__(max)(ATTN__(load)(p->level + j), ATTN__(set1)(whole)));
+        for (int64_t j = j0; j < j0 + n && whole < 0; j += step * ATTN__W) {
+            ATTN__V cost;
+            const ATTN__(prices) x = ATTN__(decode_prices)(p, r, j);
+            const ATTN__V level = ATTN__(decode_level)(&x, threshold, &cost);
+            sum = sum + cost;
+            if (join) ATTN__(store)(p->level + j, ATTN__(max)(ATTN__(load)(p->level + j), level));
+            if (++vectors % 64) continue;
+            loss += attn__product64((double)ATTN__(reduce_add)(sum), (double)step);
+            sum = ATTN__(set1)(0);
+        }
     }
-    return loss;
+    return loss + attn__product64((double)ATTN__(reduce_add)(sum), (double)step);
 }
 /* The tolerance of row r: a share of the largest |v| of the key with the largest scale, which is no
  * more than the largest that it sees; range[r]. Its weights are there. */
@@ -15094,14 +15236,23 @@ static double ATTN__(decode_limit)(const attn__decode *p, int64_t r) {
 static double ATTN__(decode_weigh)(const attn__decode *p, int64_t r) {
     const ATTN__V least = ATTN__(set1)(-3.4028234e38f), tiny = ATTN__(set1)(1.17549435e-38f),
                   zero = ATTN__(set1)(0), max = ATTN__(set1)(p->max[r]);
-    ATTN__V sum = zero;
-    for (int64_t j = p->first; j < p->last; j += ATTN__W) {
-        const ATTN__V s = ATTN__(load)(p->S + r * p->ld + j),
-                      w = ATTN__(pick)(least, s, ATTN__(max)(tiny, ATTN__(exp2)(s - max)), zero);
-        ATTN__(store)(p->P + r * p->ld + j, w);
-        sum = sum + w;
+    double all = 0;
+    for (int64_t j0 = p->first; j0 < p->last; j0 += ATTN__THIN_CHUNK) {
+        attn__decode_chunk *chunk = p->chunk + j0 / ATTN__THIN_CHUNK;
+        ATTN__V sum = zero, most = zero;
+        for (int64_t j = j0; j < attn__min(j0 + ATTN__THIN_CHUNK, p->last); j += ATTN__W) {
+            const ATTN__V s = ATTN__(load)(p->S + r * p->ld + j),
+                          w = ATTN__(pick)(
+                              least, s, ATTN__(max)(tiny, ATTN__(exp2)(s - max)), zero);
+            ATTN__(store)(p->P + r * p->ld + j, w);
+            sum = sum + w;
+            most = ATTN__(max)(most, w);
+        }
+        chunk->row[r].weight = ATTN__(reduce_add)(sum);
+        chunk->row[r].most = ATTN__(reduce_max)(most);
+        all += (double)chunk->row[r].weight;
     }
-    return (double)ATTN__(reduce_add)(sum);
+    return all;
 }
 /* Chunks of which most keys are read are read whole. Returns whether less than nine tenths of all
  * bytes are read then: else the rows had better be computed densely. */
@@ -15110,60 +15261,69 @@ static int ATTN__(decode_whole_chunks)(const attn__decode *p) {
     const ATTN__V zero = ATTN__(set1)(0), one = ATTN__(set1)(1);
     int64_t bytes = 0;
     for (int64_t j0 = p->first, n; j0 < p->last; j0 += n) {
-        float *level = p->level + j0;
+        float *level = p->level + j0, whole = 0;
         int16_t *count = p->count + j0 / ATTN__THIN_CHUNK * ATTN__VALUE_LOW - 1;
+        ATTN__V sum[ATTN__VALUE_LOW];
         n = attn__min(ATTN__THIN_CHUNK, p->last - j0);
+        ATTN__UNROLL for (int l = 0; l < ATTN__VALUE_LOW; l++)
+            sum[l] = zero;
+        for (int64_t x = 0; x < n; x += ATTN__W) {
+            const ATTN__V read = ATTN__(load)(level + x);
+            ATTN__UNROLL for (int l = 0; l < ATTN__VALUE_LOW; l++)
+                sum[l] = sum[l] + ATTN__(pick)(ATTN__(set1)((float)l), read, one, zero);
+        }
         for (int l = 1; l <= ATTN__VALUE_LOW; l++) {
-            const ATTN__V least = ATTN__(set1)((float)l);
-            ATTN__V sum = zero;
-            for (int64_t x = 0; x < n; x += ATTN__W)
-                sum = sum + ATTN__(pick)(ATTN__(load)(level + x), least, zero, one);
-            count[l] = (int16_t)ATTN__(reduce_add)(sum);
+            count[l] = (int16_t)ATTN__(reduce_add)(sum[l - 1]);
             if (count[l] * 4 < n * 3) continue;
-            for (int64_t x = 0; x < n; x++) level[x] = level[x] < (float)l ? (float)l : level[x];
+            whole = (float)l;
             count[l] = (int16_t)n;
         }
+        for (int64_t x = 0; x < n && whole > 0; x += ATTN__W)
+            ATTN__(store)(level + x, ATTN__(max)(ATTN__(load)(level + x), ATTN__(set1)(whole)));
         bytes += (n + count[ATTN__KEY_LOW]) * d->head_dim +
                  (count[ATTN__VALUE_HIGH] + count[ATTN__VALUE_LOW]) * d->v_dim;
     }
     return 10 * bytes <= 9 * (p->last - p->first) * 2 * (d->head_dim + d->v_dim);
 }
 
+/* x of the keys listed: x itself, or `some` where they are not all; there 0 behind them. */
+ATTN__INLINE const float *ATTN__(decode_picked)(
+    const attn__listed *l, const float *x, float *some) {
+    if (l->whole) return x;
+    for (int64_t i = 0; i < l->n; i++) some[i] = x[l->key[i]];
+    for (int64_t i = l->n; i < attn__round_up(l->n, ATTN__W); i++) some[i] = 0;
+    return some;
+}
 /* The weights of the keys listed, corrected by the low bytes of k. */
 static void ATTN__(decode_correct)(const attn__decode *p, const attn__listed *l, int64_t j0) {
     const ATTN__V least = ATTN__(set1)(-3.4028234e38f), zero = ATTN__(set1)(0);
-    const int whole = l->key[l->n - 1] == l->n - 1;
-    float score[ATTN__DECODE_LD], scale[ATTN__DECODE_LD];
-    for (int64_t x = 0; x < l->n; x++) scale[x] = p->k_scale[j0 + l->key[x]];
-    for (int64_t x = l->n; x < attn__round_up(l->n, ATTN__W); x++) scale[x] = score[x] = 0;
+    float weight[ATTN__DECODE_LD], score[ATTN__DECODE_LD], some[ATTN__DECODE_LD];
+    const float *scale = ATTN__(decode_picked)(l, p->k_scale + j0, some);
     for (int64_t r = 0; r < p->u.rows; r++) {
-        const float *S = p->S + r * p->ld + j0, *T = p->T + r * ATTN__DECODE_LD;
-        float *P = p->P + r * p->ld + j0;
+        const float *T = p->T + r * ATTN__DECODE_LD,
+                    *S = ATTN__(decode_picked)(l, p->S + r * p->ld + j0, score);
+        float *P = p->P + r * p->ld + j0, *to = l->whole ? P : weight;
         const ATTN__V max = ATTN__(set1)(p->max[r]), unit = ATTN__(set1)(p->unit[r] / 256);
-        for (int64_t x = 0; x < l->n && !whole; x++) score[x] = S[l->key[x]];
         for (int64_t x = 0; x < l->n; x += ATTN__W) {
-            const ATTN__V s = ATTN__(load)((whole ? S : score) + x),
+            const ATTN__V s = ATTN__(load)(S + x),
                           more = ATTN__(load_n)(T + x, l->n - x) * ATTN__(load)(scale + x);
-            ATTN__(store)((whole ? P : score) + x,
+            ATTN__(store)(to + x,
                 ATTN__(pick)(least, s, ATTN__(exp2)(ATTN__(fma)(more, unit, s - max)), zero));
         }
-        for (int64_t x = 0; x < l->n && !whole; x++) P[l->key[x]] = score[x];
+        for (int64_t x = 0; x < l->n && !l->whole; x++) P[l->key[x]] = weight[x];
     }
 }
 /* A[rows][n]: weights of the keys listed times the scales of their values and `unit`. */
 static void ATTN__(decode_gather)(
     const attn__decode *p, const attn__listed *l, int64_t j0, float unit) {
     const ATTN__V zero = ATTN__(set1)(0), times = ATTN__(set1)(unit);
-    float scale[ATTN__DECODE_LD];
-    for (int64_t x = 0; x < l->n; x++) scale[x] = p->v_scale[j0 + l->key[x]];
-    for (int64_t x = l->n; x < attn__round_up(l->n, ATTN__W); x++) scale[x] = 0;
+    float some[ATTN__DECODE_LD];
+    const float *scale = ATTN__(decode_picked)(l, p->v_scale + j0, some);
     for (int64_t r = 0; r < p->u.rows; r++) {
-        const float *P = p->P + r * p->ld + j0;
         float *A = p->A + r * ATTN__DECODE_LD;
-        const int whole = l->key[l->n - 1] == l->n - 1;
-        for (int64_t x = 0; x < l->n && !whole; x++) A[x] = P[l->key[x]];
+        const float *P = ATTN__(decode_picked)(l, p->P + r * p->ld + j0, A);
         for (int64_t x = 0; x < l->n; x += ATTN__W) {
-            const ATTN__V w = ATTN__(load)((whole ? P : A) + x);
+            const ATTN__V w = ATTN__(load)(P + x);
             ATTN__(store)(
                 A + x, ATTN__(pick)(zero, w, w * (ATTN__(load)(scale + x) * times), zero));
         }
@@ -15176,6 +15336,7 @@ static void ATTN__(decode_sums)(
                   corrected = ATTN__(set1)((float)ATTN__KEY_LOW - 0.5f),
                   whole = ATTN__(set1)((float)ATTN__VALUE_LOW - 0.5f);
     ATTN__V sum[ATTN__DECODE_SUMS];
+    if (attn__decode_left_out(p, r, j0, to)) return;
     for (int k = 0; k < ATTN__DECODE_SUMS; k++) sum[k] = zero;
     for (int64_t j = j0; j < j0 + n; j += ATTN__W) {
         const ATTN__(prices) x = ATTN__(decode_prices)(p, r, j);

@@ -101,6 +101,29 @@ static void test_convert(void **state)
             }
 }
 
+/* Decode with a tolerance from int16 whose last piece is nearly full: rows behind the last key lie behind the memory. */
+static void test_planes(void **state)
+{
+    enum { KEYS = 1087, DIM = 64, HALF = ATTN_PLANE };
+    const size_t size = (size_t)(KEYS * DIM + HALF - 1) / HALF * HALF * 2;
+    (void)state;
+    for (at_end = 0; at_end < 2; at_end++)
+        for (int few = 0; few < 2; few++) {                 /* rows look at all keys, or at some */
+            signed char *k = guarded_get(size), *v = guarded_get(size);
+            float *scale = guarded_get(KEYS * 4), *q = guarded_get(DIM * 4), *o = guarded_get(DIM * 4);
+            attn_statistics told;
+            attn_desc d = { 0 };
+            for (size_t i = 0; i < size; i++) k[i] = (signed char)(i * 37 % 255 - 127), v[i] = (signed char)(i * 91 % 255 - 127);
+            for (int i = 0; i < KEYS; i++) scale[i] = few ? 0.05f : 0.005f;
+            for (int i = 0; i < DIM; i++) q[i] = (float)(i % 5);
+            d.batch = d.heads = d.q_len = 1, d.kv_len = KEYS, d.head_dim = DIM, d.tolerance = 0.05f, d.backend = "adaptive", d.statistics = &told;
+            d.q.data = q, d.k.data = k, d.v.data = v, d.o.data = o, d.k.dtype = d.v.dtype = ATTN_INT16, d.k.scale = d.v.scale = scale;
+            assert_ok(attn_forward(&d));
+            if (!(told.bytes > 0)) fail_msg("not decoded: %s", told.why);
+            guarded_put(k, size), guarded_put(v, size), guarded_put(scale, KEYS * 4), guarded_put(q, DIM * 4), guarded_put(o, DIM * 4);
+        }
+}
+
 /* Quantised caches with their scales, lengths and a block table, contiguous and in pages of 3 tokens. */
 static void test_caches(void **state)
 {
@@ -187,6 +210,6 @@ static void test_guard(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = { cmocka_unit_test(test_guard), cmocka_unit_test(test_convert), cmocka_unit_test(test_caches), cmocka_unit_test(test_append) };
+    const struct CMUnitTest tests[] = { cmocka_unit_test(test_guard), cmocka_unit_test(test_convert), cmocka_unit_test(test_caches), cmocka_unit_test(test_planes), cmocka_unit_test(test_append) };
     return RUN_ROWS(rows, test_row) + cmocka_run_group_tests_name("caches and conversions", tests, NULL, NULL);
 }

@@ -523,6 +523,63 @@ static void test_weights_between_codes(void **unused)
         if (!(fabs((double)o[e] - want[e]) <= (double)cert[0] + 1e-3)) fail_msg("o[%d] = %.9g, not %.9g, certificate %g", (int)e, (double)o[e], want[e], (double)cert[0]);
 }
 
+/* ---- whole chunks are left out whose low bytes would move all weights up by what the bound allows, and whose values lie opposite to the one that is
+ * read; the first chunk has hidden keys too, with scales of any size or none ---- */
+static void test_chunks_left_out(void **unused)
+{
+    enum { KEYS = 2048, DIM = 64, HIDDEN = 64, MAIN = KEYS - 1 };
+    static char codes[2][(KEYS * DIM + HALF - 1) / HALF * PIECE];
+    static float scale[2][KEYS], q[DIM], o[DIM], cert[1];
+    static double want[DIM];
+    (void)unused;
+    for (int64_t e = 0; e < DIM; e++) q[e] = 1;
+    for (int64_t j = 0; j < KEYS; j++)
+        for (int64_t e = 0; e < DIM; e++) {
+            element_put(codes[0], ATTN_INT16, j * DIM + e, j == MAIN ? 0 : -7 + 127 / 256.0);
+            element_put(codes[1], ATTN_INT16, j * DIM + e, j == MAIN ? 127 : -127);
+        }
+    for (int n = 0; n < 5; n++) {
+        attn_statistics told;
+        attn_desc d = decoded(KEYS, q, codes[0], codes[1], scale[0], scale[1], o);
+        for (int64_t j = 0; j < KEYS; j++) scale[0][j] = 0.225f, scale[1][j] = 1;
+        for (int64_t j = 0; j < HIDDEN && n; j++) scale[n % 2][j] = n < 3 ? 1e4f : NAN;
+        d.flags = ATTN_WINDOW_LEFT, d.window_left = KEYS - 1 - HIDDEN;
+        exactly(d, want);
+        d.cert = cert, d.statistics = &told;
+        assert_ok(attn_forward(&d));
+        if (told.rows_redone || told.bytes > (KEYS + 4) * DIM || told.tiles_skipped < KEYS / 128 - 1)
+            fail_msg("case %d: %d rows redone, %d bytes, %d tiles skipped, %s", n, (int)told.rows_redone, (int)told.bytes, (int)told.tiles_skipped, told.why);
+        for (int64_t e = 0; e < DIM; e++) {
+            const double off = fabs((double)o[e] - want[e]);
+            if (!(off <= (double)cert[0] + 1e-4) || !(off > 0.75 * (double)cert[0])) fail_msg("case %d: o[%d] = %g, not %g, certificate %g", n, (int)e, (double)o[e], want[e], (double)cert[0]);
+        }
+    }
+}
+
+/* ---- as many dims as are decoded, all of one sign: products of bytes sum up to nearly what 32 bits hold ---- */
+static void test_sums_of_many_dims(void **unused)
+{
+    enum { KEYS = 1024, DIM = 512 };
+    static char codes[2][KEYS * DIM * 2];
+    static float scale[KEYS], q[DIM], o[DIM], cert[1];
+    static double want[DIM];
+    attn_statistics told;
+    attn_desc d = decoded(KEYS, q, codes[0], codes[1], scale, scale, o);
+    (void)unused;
+    for (int64_t j = 0; j < KEYS; j++) {
+        scale[j] = 0.002f;
+        for (int64_t e = 0; e < DIM; e++) element_put(codes[0], ATTN_INT16, j * DIM + e, j % 3 ? 127 : -128), element_put(codes[1], ATTN_INT16, j * DIM + e, j % 3 ? 100 : -100);
+    }
+    for (int64_t e = 0; e < DIM; e++) q[e] = 0.5f;
+    d.head_dim = d.v_dim = DIM;
+    exactly(d, want);
+    d.cert = cert, d.statistics = &told;
+    assert_ok(attn_forward(&d));
+    if (told.bytes == 0) fail_msg("not decoded: %s", told.why);
+    for (int64_t e = 0; e < DIM; e++)
+        if (!(fabs((double)o[e] - want[e]) <= (double)cert[0] + 1e-6)) fail_msg("o[%d] = %.9g, not %.9g, certificate %g", (int)e, (double)o[e], want[e], (double)cert[0]);
+}
+
 /* ---- where nearly all bytes would be read, rows are computed exactly: that costs less ---- */
 /* o in f16, just within it, where the high bytes of values stand for a little more. */
 static void test_within_f16(void **unused)
@@ -746,6 +803,6 @@ int main(void)
 {
     const struct CMUnitTest tests[] = { cmocka_unit_test(test_codes), cmocka_unit_test(test_layouts), cmocka_unit_test(test_append), cmocka_unit_test(test_overlap),
         cmocka_unit_test(test_across), cmocka_unit_test(test_scales), cmocka_unit_test(test_scales_seen), cmocka_unit_test(test_worst_key), cmocka_unit_test(test_far_key), cmocka_unit_test(test_far_maximum), cmocka_unit_test(test_window), cmocka_unit_test(test_padding), cmocka_unit_test(test_many_keys), cmocka_unit_test(test_skipped), cmocka_unit_test(test_bad_row), cmocka_unit_test(test_behind_the_last), cmocka_unit_test(test_one_of_two), cmocka_unit_test(test_all_read), cmocka_unit_test(test_within_f16), cmocka_unit_test(test_told), cmocka_unit_test(test_exact_cert), cmocka_unit_test(test_absolute), cmocka_unit_test(test_rows_for_dims),
-        cmocka_unit_test(test_weights_between_codes) };
+        cmocka_unit_test(test_weights_between_codes), cmocka_unit_test(test_sums_of_many_dims), cmocka_unit_test(test_chunks_left_out) };
     return cmocka_run_group_tests_name("planes", tests, NULL, NULL);
 }
