@@ -5082,6 +5082,11 @@ typedef struct attn__decode_part {
     float max[ATTN__DECODE_ROWS]; /* of the scores; NaN: the row is computed densely */
     double sum[ATTN__DECODE_ROWS][ATTN__DECODE_SUMS];
 } attn__decode_part;
+/* At the begin of the memory of a sequence and kv head. */
+typedef struct attn__decode_kept {
+    int64_t pair;
+    int32_t later; /* more low bytes and values are read than high ones have been */
+} attn__decode_kept;
 /* A chunk: its largest scales, that of k -1 where one is not finite. By rows: the sum of its weights and
  * the largest; what it adds, by the largest scales, to leave out a key, at most, and all of them; a
  * score's low bytes, of the mean key; a value's, at most, and all of them. */
@@ -5111,8 +5116,9 @@ typedef struct attn__decode {
     int16_t *count;           /* [chunks][VALUE_LOW]: keys of which a level or more is read */
     attn__decode_chunk *chunk; /* [chunks] */
     attn__decode_part *part;   /* [splits] */
-    float *O;                  /* [splits][ROWS][v_pad] */
-    float *T, *A, *room;       /* of the thread: products, weights of a chunk; a chunk in f32 */
+    attn__decode_kept *kept;
+    float *O;            /* [splits][ROWS][v_pad] */
+    float *T, *A, *room; /* of the thread: products, weights of a chunk; a chunk in f32 */
 } attn__decode;
 /* Further down: >>codes. */
 static float attn__decode_level_of(
@@ -5162,6 +5168,7 @@ static int64_t attn__decode_carve(
     p->room = ATTN__PART(own, float, ATTN__INT16_CHUNK *dim);
     *scratch = at;
     at = 0;
+    p->kept = ATTN__PART(pair, attn__decode_kept, 1);
     p->ld = attn__round_up(job->d->kv_len, ATTN__INT16_CHUNK) + 16;
     p->S = ATTN__PART(pair, float, rows * p->ld);
     p->P = ATTN__PART(pair, float, rows * p->ld);
@@ -5583,13 +5590,16 @@ static void attn__adaptive_look(const void *arg, int64_t n, char *scratch) {
     else t.tally->rows = 1;
 }
 #if ATTN__DECODE
-/* A phase of some sequences and kv heads. */
+/* A phase of the sequences and kv heads at `kept`, or of those of them that are `later`. */
 typedef struct attn__decoding {
     const attn__adaptive *job;
-    char *pairs;
-    int64_t first, count; /* of sequences and kv heads */
-    int phase;
+    char *kept;
+    int64_t count;
+    int32_t phase, later;
 } attn__decoding;
+ATTN__INLINE attn__decode_kept *attn__decode_kept_at(const attn__decoding *now, int64_t n) {
+    return (attn__decode_kept *)(void *)(now->kept + n * now->job->pair);
+}
 /* Tiles of the rows, and those of them none of whose values was read, but of rows to be redone. */
 static void attn__decode_tiles(const attn__decode *p, attn__tally *tally) {
     tally->int16 += attn__tiles(&p->u, 0, p->u.rows);
@@ -5608,7 +5618,7 @@ static void attn__decode_unit(const void *arg, int64_t n, char *scratch) {
     const attn__decoding *now = (const attn__decoding *)arg;
     const attn__adaptive *job = now->job;
     const int64_t group = job->flash.group, heads = job->d->kv_heads, at = n % now->count,
-                  pair = now->first + at;
+                  pair = attn__decode_kept_at(now, at)->pair;
     attn__decode p;
     int64_t unused;
     p.u.s = attn__sequence(job->d, pair / heads);
@@ -5617,7 +5627,8 @@ static void attn__decode_unit(const void *arg, int64_t n, char *scratch) {
     p.split = n / now->count;
     p.splits = attn__decode_splits(job, &p.u.s);
     if (p.split >= p.splits) return;
-    attn__decode_carve(job, now->pairs + at * job->pair, scratch, &p, &unused);
+    attn__decode_carve(job, now->kept + at * job->pair, scratch, &p, &unused);
+    if (now->phase >= ATTN__DECODE_VALUES && p.kept->later != now->later) return;
     const int64_t keys = attn__split_keys(&p.u.s, group);
     p.u.job = &job->flash;
     p.u.kv_head = pair % heads;
@@ -5649,23 +5660,43 @@ static void attn__decode_unit(const void *arg, int64_t n, char *scratch) {
     }
     attn__adaptive_certs(job, &p.u, &t);
 }
-/* All phases of as many sequences and kv heads as there is room for, split by split: kv heads share
- * pages of memory, whose addresses processors know few of. */
+static void attn__decode_phases(attn__decoding *now, attn__share *share, int32_t first) {
+    const attn_desc *d = now->job->d;
+    const int64_t splits = attn__min(16, attn__ceil_div(d->kv_len, ATTN__SPLIT_KEYS));
+    now->later = first > ATTN__DECODE_BEGIN;
+    for (now->phase = first; now->phase < ATTN__DECODE_PHASES && now->count; now->phase++) {
+        const int by_splits =
+            now->phase == ATTN__DECODE_SCORES || now->phase == ATTN__DECODE_VALUES;
+        share->units = now->count * (by_splits ? splits : 1);
+        attn__share_run(d, share);
+    }
+}
+/* As many sequences and kv heads as there are threads, so that L2 holds what is known of them. Where
+ * much more is read they wait for as many as there is room for, and go split by split: kv heads share
+ * pages of memory, and processors know the addresses of few. */
 static void attn__decode_run(const attn__adaptive *job, char *workspace) {
-    const attn_desc *d = job->d;
-    const int64_t pairs = d->batch * d->kv_heads,
-                  splits = attn__min(16, attn__ceil_div(d->kv_len, ATTN__SPLIT_KEYS));
-    attn__decoding now = {job, workspace + job->flash.planned * job->scratch, 0, 0, 0};
+    const int64_t pairs = job->d->batch * job->d->kv_heads, planned = job->flash.planned;
+    char *room = workspace + planned * job->scratch;
+    int64_t kept = 0, first = 0;
+    attn__decoding now = {job, room, 0, 0, 0};
     attn__share share = {
         attn__decode_unit, &now, workspace, job->scratch, 0, job->flash.threads, 0};
-    for (; now.first < pairs; now.first += now.count) {
-        now.count = attn__min(job->pairs / job->pair, pairs - now.first);
-        for (now.phase = 0; now.phase < ATTN__DECODE_PHASES; now.phase++) {
-            const int by_splits =
-                now.phase == ATTN__DECODE_SCORES || now.phase == ATTN__DECODE_VALUES;
-            share.units = now.count * (by_splits ? splits : 1);
-            attn__share_run(d, &share);
+    while (first < pairs) {
+        int32_t later = 0;
+        now.kept = room + kept * job->pair;
+        now.count = attn__min(planned, pairs - first);
+        for (int64_t n = 0; n < now.count; n++) {
+            attn__decode_kept_at(&now, n)->pair = first++;
+            attn__decode_kept_at(&now, n)->later = 0;
         }
+        attn__decode_phases(&now, &share, ATTN__DECODE_BEGIN);
+        for (int64_t n = 0; n < now.count; n++) later |= attn__decode_kept_at(&now, n)->later;
+        kept += later ? now.count : 0;
+        if (first < pairs && (kept + planned) * job->pair <= job->pairs) continue;
+        now.kept = room;
+        now.count = kept;
+        kept = 0;
+        attn__decode_phases(&now, &share, ATTN__DECODE_VALUES);
     }
 }
 #endif
@@ -15283,6 +15314,7 @@ static int ATTN__(decode_whole_chunks)(const attn__decode *p) {
         bytes += (n + count[ATTN__KEY_LOW]) * d->head_dim +
                  (count[ATTN__VALUE_HIGH] + count[ATTN__VALUE_LOW]) * d->v_dim;
     }
+    p->kept->later = bytes > 2 * (p->last - p->first) * d->head_dim;
     return 10 * bytes <= 9 * (p->last - p->first) * 2 * (d->head_dim + d->v_dim);
 }
 
