@@ -163,7 +163,8 @@
    bytes that the tolerance asks for; attn_statistics.bytes says how much. Up to 8 rows (q_len times
    heads / kv_heads; fewer where dims are few, see below) against 1024 keys and more, dims that are
    powers of two up to 512 with strides that are multiples of them, a tolerance of 1/512 and above
-   (Zen 4: 1/128; named: 1/2048); the workspace is 76 bytes a key for each thread.
+   (Zen 4: 1/128; named: 1/2048); the workspace is 78 bytes a key for each thread, or for each kv
+   head if that is more, up to 32 MiB.
    Taken: every dtype, layout and length, grouped heads, causal, windows, offsets, packed and
    padded sequences, slots, pages, append. Computed exactly, with the reason in attn_statistics.why
    and a cert of 0: softcap, bias, mask, ALiBi, sinks, dropout, a scale below 0, few rows or keys
@@ -5671,8 +5672,8 @@ static void attn__decode_phases(attn__decoding *now, attn__share *share, int32_t
         attn__share_run(d, share);
     }
 }
-/* As many sequences and kv heads as there are threads, so that L2 holds what is known of them. Where
- * much more is read they wait for as many as there is room for, and go split by split: kv heads share
+/* As many sequences and kv heads as there are threads, so that L2 holds what is known of them. Those
+ * that are `later` wait for as many as there is room for, and go split by split together: kv heads share
  * pages of memory, and processors know the addresses of few. */
 static void attn__decode_run(const attn__adaptive *job, char *workspace) {
     const int64_t pairs = job->d->batch * job->d->kv_heads, planned = job->flash.planned;
@@ -15285,8 +15286,8 @@ static double ATTN__(decode_weigh)(const attn__decode *p, int64_t r) {
     }
     return all;
 }
-/* Chunks of which most keys are read are read whole. Returns whether less than nine tenths of all
- * bytes are read then: else the rows had better be computed densely. */
+/* Chunks of which most keys are read are read whole; kept->later. Returns whether less than nine
+ * tenths of all bytes are read then: else the rows had better be computed densely. */
 static int ATTN__(decode_whole_chunks)(const attn__decode *p) {
     const attn_desc *d = p->job->d;
     const ATTN__V zero = ATTN__(set1)(0), one = ATTN__(set1)(1);
