@@ -297,7 +297,8 @@ class Header(Learning, Spliced):
         if build == "plain" and not self.within(mutant, ">>ops", ">>kernel"):
             module, wrong = self.module(directory, "portable")
             names = None if wrong else splice.changed(self.modules["portable"], module)
-            if names and any(self.modules["plain"].meaning(n) != self.modules["portable"].meaning(n) for n in names):
+            both = [self.modules["plain"], self.modules["portable"]]       # of a function that is new to them nothing is known
+            if names and any(not all(n in m.used for m in both) or both[0].meaning(n) != both[1].meaning(n) for n in names):
                 names = None
         if not names:
             module, wrong = self.module(directory, build)
