@@ -291,6 +291,7 @@ u16 d2h(double d);
 float bf2f(u16 b);
 u16 f2bf(float f);
 void h2f_row(float *d, const u32 *s, int n);
+void half2f_row(float *d, const u32 *s, int shift, int n); // of the half of each word that begins at bit 0 or 16
 void f2h_row(u32 *d, const float *s, int n);
 float fp8_to_f(u8 x, bool fnuz, bool bf8);
 u8 f_to_fp8(float f, bool fnuz, bool bf8, bool sr, u32 rnd);

@@ -103,29 +103,46 @@ static void unpack_i(Wave *w, const Operand *o, int t, int per_lane, bool sgn, i
   }
 }
 
-// one row of D: acc[n] += sum_k a(k) * b(k)[n]; a strides over elements and groups
-#define ROWS(NAME, T, FMA)                                                                                                      \
+// one row of D: acc[n] += sum_k a(k) * b(k)[n]; a strides over elements and groups. The row stays in registers: STEP sees S[u] of n = u * LANES_OF_V and up
+#define ROWS(NAME, T, V, LANES_OF_V, LOAD, STORE, STEP)                                                                         \
   static inline __attribute__((always_inline)) void NAME##_n(                                                                  \
       T *acc, const T a[][MAXLANE], const T b[][MAXLANE], int i, const Mat *m, const int N, int g0, int ga, int groups) {       \
-    T s[32];                                                                                                                   \
-    for (int n = 0; n < N; n++) s[n] = acc[n];                                                                                 \
+    V s[32 / LANES_OF_V];                                                                                                      \
+    for (int u = 0; u < N / LANES_OF_V; u++) s[u] = LOAD(acc + u * LANES_OF_V);                                                 \
     for (int c = 0; c < m->per_lane; c += m->chunk)                                                                            \
       for (int g = 0; g < groups; g++)                                                                                         \
         for (int j = c; j < c + m->chunk; j++) {                                                                               \
           T x = a[j][(ga + g) * m->M + i];                                                                                     \
           const T *y = &b[j][(g0 + g) * N];                                                                                    \
-          for (int n = 0; n < N; n++) s[n] = FMA(x, y[n], s[n]);                                                               \
+          for (int u = 0; u < N / LANES_OF_V; u++) s[u] = STEP(x, y + u * LANES_OF_V, s[u]);                                    \
         }                                                                                                                      \
-    for (int n = 0; n < N; n++) acc[n] = s[n];                                                                                 \
-  }                                                                                                                            \
-  static void NAME(T *acc, const T a[][MAXLANE], const T b[][MAXLANE], int i, const Mat *m, int g0, int ga, int groups) {       \
-    if (m->N == 32) NAME##_n(acc, a, b, i, m, 32, g0, ga, groups);                                                             \
-    else if (m->N == 16) NAME##_n(acc, a, b, i, m, 16, g0, ga, groups);                                                        \
-    else NAME##_n(acc, a, b, i, m, 4, g0, ga, groups);                                                                         \
+    for (int u = 0; u < N / LANES_OF_V; u++) STORE(acc + u * LANES_OF_V, s[u]);                                                 \
   }
-#define IMA(x, y, z) ((i32)((u32)(x) * (u32)(y) + (u32)(z)))
-ROWS(row_f, float, __builtin_fmaf)
-ROWS(row_i, i32, IMA)
+#define LOAD1(p) (*(p))
+#define STORE1(p, x) (*(p) = (x))
+#define FMA1(x, y, z) __builtin_fmaf(x, *(y), z)
+#define IMA1(x, y, z) ((i32)((u32)(x) * (u32)*(y) + (u32)(z)))
+ROWS(row_f1, float, float, 1, LOAD1, STORE1, FMA1)
+ROWS(row_i1, i32, i32, 1, LOAD1, STORE1, IMA1)
+#ifdef __AVX512F__
+#define FMA16(x, y, z) _mm512_fmadd_ps(_mm512_set1_ps(x), _mm512_loadu_ps(y), z)
+ROWS(row_f16, float, __m512, 16, _mm512_loadu_ps, _mm512_storeu_ps, FMA16)
+#elif defined(__AVX2__) && defined(__FMA__)
+#define FMA8(x, y, z) _mm256_fmadd_ps(_mm256_set1_ps(x), _mm256_loadu_ps(y), z)
+ROWS(row_f16, float, __m256, 8, _mm256_loadu_ps, _mm256_storeu_ps, FMA8)
+#else
+#define row_f16_n row_f1_n
+#endif
+static void row_f(float *acc, const float a[][MAXLANE], const float b[][MAXLANE], int i, const Mat *m, int g0, int ga, int groups) {
+  if (m->N == 32) row_f16_n(acc, a, b, i, m, 32, g0, ga, groups);
+  else if (m->N == 16) row_f16_n(acc, a, b, i, m, 16, g0, ga, groups);
+  else row_f1_n(acc, a, b, i, m, 4, g0, ga, groups);
+}
+static void row_i(i32 *acc, const i32 a[][MAXLANE], const i32 b[][MAXLANE], int i, const Mat *m, int g0, int ga, int groups) {
+  if (m->N == 32) row_i1_n(acc, a, b, i, m, 32, g0, ga, groups);
+  else if (m->N == 16) row_i1_n(acc, a, b, i, m, 16, g0, ga, groups);
+  else row_i1_n(acc, a, b, i, m, 4, g0, ga, groups);
+}
 
 static void mfma_exec(Wave *w, const Inst *in) {
   const Mat *m = in->desc;

@@ -76,17 +76,13 @@ static void check_align(Wave *w, const Inst *in, int lane, u64 addr, int need, c
 }
 static void check_global(Wave *w, const Inst *in, const u64 *addr, u64 m, int bytes, int write, int atomic) {
   if (!m) return;
-  u64 lo = ~0ull, hi = 0, low = 0;
+  const Span span = span64(addr, m, w->n);
+  const u64 lo = span.lo, hi = span.hi, low = span.any;
   int l;
-  EACH(l, m) {
-    u64 a = addr[l];
-    if (a < lo) lo = a;
-    if (a > hi) hi = a;
-    low |= a;
-  }
   const Alloc *h = w->wk->hit;
-  if (!(h && lo >= h->lo && hi + bytes <= h->hi && hi + bytes > hi && !(write && h->kind == A_CODE)))
-    EACH(l, m) check_range(w, in, l, addr[l], bytes, write);
+  if (hi + bytes <= hi || !(h && lo >= h->lo && hi + bytes <= h->hi)) h = hi + bytes > hi ? mem_find(lo, hi + bytes - lo) : NULL;
+  if (h && !(write && h->kind == A_CODE)) w->wk->hit = h;
+  else EACH(l, m) check_range(w, in, l, addr[l], bytes, write);
   int need = bytes >= 4 ? 4 : bytes;
   if (atomic && (low & (bytes - 1)) && env.align)
     EACH(l, m)
@@ -146,9 +142,17 @@ static void lds_slow(Wave *w, const Inst *in, int lane, u32 addr, int bytes, int
     else R[i] = r && (r & MANY) != (me & MANY) && NOT_BEFORE(r, wt) ? (u32)(NOT_BEFORE(r, sig) ? COUNT(r) : sig) << 16 | MANY | 1 : tag;
   }
 }
-// n entries that are one: n is 4 or 16
+// n entries that are one: n is 4 or a multiple of 16
 typedef u32 Four __attribute__((vector_size(16), aligned(4), may_alias));
 static inline bool same(const u32 *p, int n) {
+#ifdef __AVX512F__
+  if (n != 4) {
+    const __m512i all = _mm512_set1_epi32((i32)*p);
+    for (int i = 0; i < n; i += 16)
+      if (_mm512_cmpneq_epi32_mask(_mm512_loadu_si512(p + i), all)) return false;
+    return true;
+  }
+#endif
   const Four one = {p[0], p[0], p[0], p[0]};
   Four differs = *(const Four *)p ^ one;
   for (int i = 4; i < n; i += 4) differs |= *(const Four *)(p + i) ^ one;
@@ -306,8 +310,15 @@ static inline void put_loaded(Wave *w, const Mem *k, int reg, int l, u32 x) {
   else if (k->d16 == 2) *d = (*d & 0xffff) | x << 16;
   else *d = x;
 }
+static inline bool words_in_row(const Wave *w, const u64 *base, u64 m) { // all lanes, four bytes each, one behind the other
+  return m == w->full && all_of(base, base[0], 4, m, w->n);
+}
 static inline __attribute__((always_inline)) void load_words(Wave *w, int reg, const u64 *base, u64 m, const u8 *bias, const int n) {
   int l;
+  if (n == 1 && words_in_row(w, base, m)) {
+    memcpy(w->v[reg], bias + base[0], w->n * 4);
+    return;
+  }
   EACH(l, m) {
     u32 t[4];
     memcpy(t, bias + base[l], 4 * n);
@@ -316,6 +327,10 @@ static inline __attribute__((always_inline)) void load_words(Wave *w, int reg, c
 }
 static inline __attribute__((always_inline)) void store_words(Wave *w, int reg, const u64 *base, u64 m, u8 *bias, const int n) {
   int l;
+  if (n == 1 && words_in_row(w, base, m)) {
+    memcpy(bias + base[0], w->v[reg], w->n * 4);
+    return;
+  }
   EACH(l, m) {
     u32 t[4];
     for (int i = 0; i < n; i++) t[i] = w->v[reg + i][l];
@@ -380,9 +395,13 @@ static void lds_access(Wave *w, const Inst *in, const Mem *k, const u64 *addr, u
   bool write = k->op != OP_LOAD;
   if (env.align && in->seg == SEG_LDS) {
     int need = bytes == 8 ? 8 : bytes == 16 ? 16 : bytes == 12 ? 16 : bytes;
-    EACH(l, m) check_align(w, in, l, addr[l], need, "LDS");
+    if (span64(addr, m, w->n).any & (need - 1)) EACH(l, m) check_align(w, in, l, addr[l], need, "LDS");
   }
-  EACH(l, m) lds_touch(w, in, l, (u32)addr[l], bytes, write, k->op == OP_ATOMIC);
+  // lanes one behind the other that have one history are judged at once
+  const u64 first = m ? addr[__builtin_ctzll(m)] : 0, row = (u64)bytes * (u64)w->n;
+  if (!(m == w->full && !((first | bytes) & 3) && k->op != OP_ATOMIC && first + row <= w->wk->lds_size && (env.check_races || env.check_lds_init) &&
+          all_of(addr, first, bytes, m, w->n) && lds_note(w, in, (u32)first, (int)row, write)))
+    EACH(l, m) lds_touch(w, in, l, (u32)addr[l], bytes, write, k->op == OP_ATOMIC);
   if (env.report) lds_stats(w, in, addr, m, bytes);
   if (k->op == OP_LOAD) load_from(w, in, k, addr, m, w->wk->lds);
   else if (k->op == OP_STORE) store_to(w, in, k, addr, m, w->wk->lds);
@@ -399,6 +418,18 @@ static inline u8 *priv_at(Wave *w, u64 off, int l) { return w->scratch + ((off >
 static void scratch_access(Wave *w, const Inst *in, const Mem *k, const u64 *off, u64 m) {
   int bytes = k->bytes * k->nreg, l;
   if (env.report) w->wk->mstat[in->idx].private_bytes += (u64)__builtin_popcountll(m) * bytes;
+  if (!m) return;
+  // one place in all lanes, as of what a compiler spills: whole rows
+  const u64 one = off[__builtin_ctzll(m)];
+  const int n = w->n;
+  if (all_of(off, one, 0, m, n) && !(one & 3) && k->bytes == 4 && k->op != OP_ATOMIC && one + bytes <= w->priv) {
+    for (int i = 0; i < k->nreg; i++) {
+      u32 *at = (u32 *)priv_at(w, one + 4 * i, 0);
+      if (k->op == OP_LOAD) blend32(w->v[in->dst.reg + i], at, m, n);
+      else blend32(at, w->v[in->src[1].reg + i], m, n);
+    }
+    return;
+  }
   EACH(l, m) {
     u64 o = off[l];
     u8 t[32];
@@ -586,11 +617,25 @@ static void bperm_exec(Wave *w, const Inst *in) {
   int n = w->n, mask = n - 1;
   if (((const Mem *)in->desc)->op == OP_BPERM) {
     // gfx11+ in wave64 works on each half by itself
+    const u32 off = in->offset, half = n == 64 && w->ln->arch->gen >= 10 ? 32 : 0;
+#ifdef __AVX512F__
+    // 32 lanes are two vectors, and of 64 the upper half another two
+    const __m512i b0 = _mm512_maskz_loadu_epi32((__mmask16)m, b), b1 = _mm512_maskz_loadu_epi32((__mmask16)(m >> 16), b + 16);
+    const __m512i b2 = n == 64 ? _mm512_maskz_loadu_epi32((__mmask16)(m >> 32), b + 32) : b0;
+    const __m512i b3 = n == 64 ? _mm512_maskz_loadu_epi32((__mmask16)(m >> 48), b + 48) : b1;
+    for (int i = 0; i < n; i += 16) {
+      __m512i s = _mm512_srli_epi32(_mm512_add_epi32(_mm512_loadu_si512(a + i), _mm512_set1_epi32((i32)off)), 2);
+      if (half) s = _mm512_or_si512(_mm512_and_si512(s, _mm512_set1_epi32(31)), _mm512_set1_epi32(i & 32));
+      __m512i low = _mm512_permutex2var_epi32(b0, s, b1), high = _mm512_permutex2var_epi32(b2, s, b3);
+      _mm512_storeu_si512(r + i, _mm512_mask_mov_epi32(low, _mm512_test_epi32_mask(s, _mm512_set1_epi32(n & 32 ? 0 : 32)), high));
+    }
+#else
     for (int l = 0; l < n; l++) {
-      int s = (a[l] + in->offset) >> 2 & mask;
-      if (n == 64 && w->ln->arch->gen >= 10) s = (s & 31) | (l & 32);
+      int s = (a[l] + off) >> 2 & mask;
+      if (half) s = (s & 31) | (l & 32);
       r[l] = m >> s & 1 ? b[s] : 0;
     }
+#endif
   } else {
     memset(r, 0, n * 4);
     int l;

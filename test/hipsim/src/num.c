@@ -37,7 +37,9 @@ u16 f2bf(float f) {
 }
 
 void h2f_row(float *d, const u32 *s, int n) {
-#ifdef __F16C__
+#ifdef __AVX512F__
+  for (int l = 0; l < n; l += 16) _mm512_storeu_ps(d + l, _mm512_cvtph_ps(_mm512_cvtepi32_epi16(_mm512_loadu_si512(s + l))));
+#elif defined(__F16C__)
   for (int l = 0; l < n; l += 8) {
     __m256i x = _mm256_loadu_si256((const void *)(s + l));
     __m128i p = _mm_packus_epi32(_mm256_castsi256_si128(x), _mm256_extracti128_si256(x, 1));
@@ -47,8 +49,21 @@ void h2f_row(float *d, const u32 *s, int n) {
   for (int l = 0; l < n; l++) d[l] = h2f(s[l]);
 #endif
 }
+void half2f_row(float *d, const u32 *s, int shift, int n) {
+#ifdef __AVX512F__
+  for (int l = 0; l < n; l += 16)
+    _mm512_storeu_ps(d + l, _mm512_cvtph_ps(_mm512_cvtepi32_epi16(_mm512_srli_epi32(_mm512_loadu_si512(s + l), (unsigned)shift))));
+#else
+  u32 t[MAXLANE];
+  for (int l = 0; l < n; l++) t[l] = s[l] >> shift & 0xffff;
+  h2f_row(d, t, n);
+#endif
+}
 void f2h_row(u32 *d, const float *s, int n) {
-#ifdef __F16C__
+#ifdef __AVX512F__
+  for (int l = 0; l < n; l += 16)
+    _mm512_storeu_si512(d + l, _mm512_cvtepu16_epi32(_mm512_cvtps_ph(_mm512_loadu_ps(s + l), _MM_FROUND_CUR_DIRECTION)));
+#elif defined(__F16C__)
   for (int l = 0; l < n; l += 8)
     _mm256_storeu_si256((void *)(d + l), _mm256_cvtepu16_epi32(_mm256_cvtps_ph(_mm256_loadu_ps(s + l), _MM_FROUND_CUR_DIRECTION)));
 #else

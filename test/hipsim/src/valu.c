@@ -13,9 +13,6 @@
 #include <immintrin.h>
 
 // ---------------------------------------------------------------- operand fetch
-u32 scalar_of(const Wave *w, const Operand *o) { return o->kind == O_CONST ? (u32)o->bits : w->s[o->reg]; }
-u64 scalar64_of(const Wave *w, const Operand *o) { return o->kind == O_CONST ? o->bits : o->nreg == 1 ? w->s[o->reg] : s64(w, o->reg); }
-
 static inline u64 all_lanes(int n) { return ~0ull >> (64 - n); }
 u64 dpp_valid(const Wave *w, const Inst *in) {
   const Dpp *p = in->dpp;
@@ -46,10 +43,9 @@ const u32 *fetch_raw32(Wave *w, const Inst *in, const Operand *o, int i, int par
     int s = in->sdwa->sel[i + 1];
     if (s != 6 || o->sext) {
       int sh = s < 4 ? s * 8 : s < 6 ? (s - 4) * 16 : 0, bits = s < 4 ? 8 : s < 6 ? 16 : 32;
-      for (int l = 0; l < n; l++) {
-        u32 x = r[l] >> sh;
-        buf[l] = o->sext ? (u32)((i32)(x << (32 - bits)) >> (32 - bits)) : bits == 32 ? x : x & ((1u << bits) - 1);
-      }
+      int up = 32 - bits;
+      if (o->sext) LANES(buf[l] = (u32)((i32)(r[l] >> sh << up) >> up););
+      else LANES(buf[l] = r[l] >> sh << up >> up;);
       r = buf;
     }
   }
@@ -127,7 +123,7 @@ static const void *fetch(Wave *w, const Inst *in, int i, void *buf) {
     case 'l': return fetch_raw64(w, in, o, i, buf);
     case 'm': {
       u64 m = get_mask(w, o);
-      LANES(b[l] = m >> l & 1;);
+      unpack_mask(b, m, n);
       return b;
     }
   }
@@ -156,13 +152,12 @@ static void sdwa_store(Wave *w, const Inst *in, const u32 *r, u64 m) {
   u32 *d = w->v[in->dst.reg];
   int sh = s->sel[0] < 4 ? s->sel[0] * 8 : s->sel[0] < 6 ? (s->sel[0] - 4) * 16 : 0;
   u32 mask = s->sel[0] < 4 ? 0xff : s->sel[0] < 6 ? 0xffff : ~0u;
-  for (int l = 0; l < w->n; l++)
-    if (m >> l & 1) {
-      u32 x = (r[l] & mask) << sh;
-      if (s->unused == 2) x |= d[l] & ~(mask << sh);                                                      // UNUSED_PRESERVE
-      else if (s->unused == 1 && (x >> sh & (mask >> 1 ^ mask))) x |= ~((mask << sh) | ((1u << sh) - 1)); // UNUSED_SEXT
-      d[l] = x;
-    }
+  u32 keep = s->unused == 2 ? ~(mask << sh) : 0;                                // UNUSED_PRESERVE
+  u32 above = s->unused == 1 ? ~((mask << sh) | ((1u << sh) - 1)) : 0;          // UNUSED_SEXT
+  u32 sign = (mask >> 1 ^ mask) << sh, t[MAXLANE] __attribute__((aligned(64)));
+  int n = w->n;
+  LANES(u32 x = (r[l] & mask) << sh; t[l] = x | (d[l] & keep) | (x & sign ? above : 0););
+  blend32(d, t, m, n);
 }
 void store_rows(Wave *w, const Inst *in, const void *res, char t) {
   int n = w->n;
@@ -340,23 +335,28 @@ static inline float ftz(float f) {
   u32 u = asu(f);
   return asf(u & 0x7f800000 ? u : u & 0x80000000);
 }
-// 2^f for |f| <= 1/2, relative error below 1e-15
-static inline double exp2_poly(double f) {
-  double x = f * 0.69314718055994530942, p = 1.0 / 6227020800.0;
-  p = p * x + 1.0 / 479001600;
-  p = p * x + 1.0 / 39916800;
-  p = p * x + 1.0 / 3628800;
-  p = p * x + 1.0 / 362880;
-  p = p * x + 1.0 / 40320;
-  p = p * x + 1.0 / 5040;
-  p = p * x + 1.0 / 720;
-  p = p * x + 1.0 / 120;
-  p = p * x + 1.0 / 24;
-  p = p * x + 1.0 / 6;
-  p = p * x + 0.5;
-  p = p * x + 1;
-  return p * x + 1;
-}
+// 2^f for |f| <= 1/2, relative error below 1e-15; of a number or of a vector
+#define EXP2_POLY(NAME, T)                                                                                                                 \
+  static inline T NAME(T f) {                                                                                                              \
+    T x = f * 0.69314718055994530942, p = 1.0 / 6227020800.0 + (T){0};                                                                     \
+    p = p * x + 1.0 / 479001600;                                                                                                           \
+    p = p * x + 1.0 / 39916800;                                                                                                            \
+    p = p * x + 1.0 / 3628800;                                                                                                             \
+    p = p * x + 1.0 / 362880;                                                                                                              \
+    p = p * x + 1.0 / 40320;                                                                                                               \
+    p = p * x + 1.0 / 5040;                                                                                                                \
+    p = p * x + 1.0 / 720;                                                                                                                 \
+    p = p * x + 1.0 / 120;                                                                                                                 \
+    p = p * x + 1.0 / 24;                                                                                                                  \
+    p = p * x + 1.0 / 6;                                                                                                                   \
+    p = p * x + 0.5;                                                                                                                       \
+    p = p * x + 1;                                                                                                                         \
+    return p * x + 1;                                                                                                                      \
+  }
+EXP2_POLY(exp2_poly, double)
+#ifdef __AVX512F__
+EXP2_POLY(exp2_poly8, __m512d)
+#endif
 static inline float exp2_f(float a) {
   double x = a < -200 ? -200 : a > 200 ? 200 : a;
   double k = __builtin_rint(x), r = exp2_poly(x - k);
@@ -439,7 +439,7 @@ KF(k_fsub, a - b)
 KF(k_fsubrev, b - a)
 KF(k_fmul, a * b)
 KF(k_fmul_legacy, a == 0 || b == 0 ? 0.0f : a * b)
-KF(k_fma, __builtin_fmaf(a, b, c))
+static void k_fma(void *d, const void *a, const void *b, const void *c, int n) { fma_row(d, a, b, c, n); }
 KF(k_fma_legacy, a == 0 || b == 0 ? 0.0f + c : __builtin_fmaf(a, b, c))
 KF(k_mad, ftz(ftz(a * b) + c))
 KF(k_fmah, fmah(a, b, c))
@@ -463,7 +463,27 @@ KF(k_ftrunc, __builtin_truncf(a))
 KF(k_frndne, __builtin_rintf(a))
 KF(k_ffract, fract_f(a))
 KF(k_fid, a)
+#ifdef __AVX512F__
+static inline __m256 ftz8(__m256 x) { // as ftz
+  __m256i bits = _mm256_castps_si256(x), none = _mm256_cmpeq_epi32(_mm256_and_si256(bits, _mm256_set1_epi32(0x7f800000)), _mm256_setzero_si256());
+  return _mm256_castsi256_ps(_mm256_andnot_si256(_mm256_and_si256(none, _mm256_set1_epi32(0x7fffffff)), bits));
+}
+static void k_fexp(void *pd, const void *pa, const void *pb, const void *pc, int n) { // ftz(exp2_f(ftz(a))), eight at a time
+  float *d = pd;
+  const float *a = pa;
+  (void)pb, (void)pc;
+  for (int l = 0; l < n; l += 8) {
+    __m256 v = ftz8(_mm256_loadu_ps(a + l));
+    __m512d x = _mm512_max_pd(_mm512_min_pd(_mm512_cvtps_pd(v), _mm512_set1_pd(200)), _mm512_set1_pd(-200));
+    __m512d k = _mm512_roundscale_pd(x, _MM_FROUND_CUR_DIRECTION), p = exp2_poly8(_mm512_sub_pd(x, k));
+    __m512i e = _mm512_slli_epi64(_mm512_cvtepi32_epi64(_mm256_add_epi32(_mm512_cvttpd_epi32(k), _mm256_set1_epi32(1023))), 52);
+    __m256 r = ftz8(_mm512_cvtpd_ps(_mm512_mul_pd(p, _mm512_castsi512_pd(e))));
+    _mm256_storeu_ps(d + l, _mm256_blendv_ps(r, v, _mm256_cmp_ps(v, v, _CMP_UNORD_Q)));
+  }
+}
+#else
 KF(k_fexp, ftz(exp2_f(ftz(a))))
+#endif
 KF(k_flog, (float)log2((double)ftz(a)))
 KF(k_frcp, ftz((float)(1.0 / (double)ftz(a))))
 KF(k_frsq, rsq_f(ftz(a)))
@@ -958,28 +978,24 @@ static const float *mix_src(Wave *w, const Inst *in, int i) {
   const Operand *o = &in->src[i];
   u32 *b = (u32 *)w->tmp[i];
   int n = w->n;
+  const u32 *r = b;
   if (in->op_sel_hi >> i & 1) {
-    u32 sh = in->op_sel >> i & 1 ? 16 : 0;
-    if (o->kind == O_CONST && o->isfloat) fill32(b, f2h(o->fval), n);
-    else {
-      const u32 *r = fetch_raw32(w, in, o, i, 0, b);
-      LANES(b[l] = r[l] >> sh & 0xffff;);
-    }
-    h2f_row((float *)b, b, n);
+    if (o->kind == O_CONST && o->isfloat) fill32(b, asu(h2f(f2h(o->fval))), n);
+    else half2f_row((float *)b, fetch_raw32(w, in, o, i, 0, b), in->op_sel >> i & 1 ? 16 : 0, n);
   } else if (o->kind == O_CONST && o->isfloat) fill32(b, asu((float)o->fval), n);
-  else {
-    const u32 *r = fetch_raw32(w, in, o, i, 0, b);
-    if (r != b) memcpy(b, r, n * 4);
+  else r = fetch_raw32(w, in, o, i, 0, b);
+  if (o->neg | o->abs) {
+    const u32 am = o->abs ? 0x7fffffff : ~0u, nm = o->neg ? 0x80000000 : 0;
+    LANES(b[l] = (r[l] & am) ^ nm;);
+    r = b;
   }
-  bool ng = o->neg, ab = o->abs;
-  if (ng | ab) LANES(b[l] = (b[l] & (ab ? 0x7fffffff : ~0u)) ^ (ng ? 0x80000000 : 0););
-  return (float *)b;
+  return (const float *)r;
 }
 static void fma_mix(Wave *w, const Inst *in) { // sub: 0 f32 result, 1 low half, 2 high half
   const float *a = mix_src(w, in, 0), *b = mix_src(w, in, 1), *c = mix_src(w, in, 2);
   float *d = (float *)w->out;
   int n = w->n;
-  LANES(d[l] = __builtin_fmaf(a[l], b[l], c[l]););
+  fma_row(d, a, b, c, n);
   if (!in->sub) {
     store_rows(w, in, d, 'f');
     return;
