@@ -5122,7 +5122,7 @@ typedef struct attn__decode {
     float *T, *A, *room; /* of the thread: products, weights of a chunk; a chunk in f32 */
 } attn__decode;
 /* Further down: >>codes. */
-static float attn__decode_level_of(
+static int attn__decode_level_of(
     const attn__decode *p, int64_t r, int64_t j0, float least, double *cost);
 static int attn__decode_left_out(const attn__decode *p, int64_t r, int64_t j0, double *to);
 static void attn__decode_choose(const attn__decode *p);
@@ -8682,7 +8682,7 @@ static void attn__decode_price(const attn__decode *p, int64_t r) {
 /* What is read of all keys from j0 on where nothing may cost row r more than `least`, and what that adds;
  * -1 where keys are to be looked at one by one. Low bytes of all where the mean key asks for them and
  * none weighs much more: some are read for nothing then. */
-static float attn__decode_level_of(
+static int attn__decode_level_of(
     const attn__decode *p, int64_t r, int64_t j0, float least, double *cost) {
     const attn__decode_chunk *c = p->chunk + j0 / ATTN__THIN_CHUNK;
     const int out = c->row[r].out <= least,
@@ -12519,21 +12519,27 @@ ATTN__INLINE void attn__max_rows__avx512(const float *p, float *out) {
 ATTN__INLINE void attn__add_rows__avx512(const float *p, float *out) {
     ATTN__FOLD_AVX512(_mm512_add_ps);
 }
-/* Pairs of lanes of two vectors, fours of four, then quarters. */
+/* Pairs of lanes of two vectors, fours of four, then quarters. Lanes are of 32 bits; add says
+   whether floats or integers. */
+#define ATTN__ADD_LANES_AVX512(T, add) \
+    __m512 pair[8], four[4], half[2]; \
+    ATTN__UNROLL for (int i = 0; i < 8; i++) { \
+        const __m512 x = (__m512)r[2 * i], y = (__m512)r[2 * i + 1]; \
+        pair[i] = add(_mm512_unpacklo_ps(x, y), _mm512_unpackhi_ps(x, y)); \
+    } \
+    ATTN__UNROLL for (int i = 0; i < 4; i++) { \
+        const __m512 x = pair[2 * i], y = pair[2 * i + 1]; \
+        four[i] = add(_mm512_shuffle_ps(x, y, 0x44), _mm512_shuffle_ps(x, y, 0xee)); \
+    } \
+    ATTN__UNROLL for (int i = 0; i < 2; i++) { \
+        const __m512 x = four[2 * i], y = four[2 * i + 1]; \
+        half[i] = add(_mm512_shuffle_f32x4(x, y, 0x88), _mm512_shuffle_f32x4(x, y, 0xdd)); \
+    } \
+    return (T)add(_mm512_shuffle_f32x4(half[0], half[1], 0x88), \
+        _mm512_shuffle_f32x4(half[0], half[1], 0xdd))
+#define ATTN__ADD_INTS_AVX512(x, y) ((__m512)_mm512_add_epi32((__m512i)(x), (__m512i)(y)))
 ATTN__INLINE attn__v__avx512 attn__add_lanes__avx512(const attn__v__avx512 *r) {
-    __m512 pair[8], four[4], half[2];
-    ATTN__UNROLL for (int i = 0; i < 8; i++) {
-        const __m512 x = (__m512)r[2 * i], y = (__m512)r[2 * i + 1];
-        pair[i] = _mm512_add_ps(_mm512_unpacklo_ps(x, y), _mm512_unpackhi_ps(x, y));
-    }
-    ATTN__UNROLL for (int i = 0; i < 4; i++)
-        four[i] = _mm512_add_ps(_mm512_shuffle_ps(pair[2 * i], pair[2 * i + 1], 0x44),
-            _mm512_shuffle_ps(pair[2 * i], pair[2 * i + 1], 0xee));
-    ATTN__UNROLL for (int i = 0; i < 2; i++)
-        half[i] = _mm512_add_ps(_mm512_shuffle_f32x4(four[2 * i], four[2 * i + 1], 0x88),
-            _mm512_shuffle_f32x4(four[2 * i], four[2 * i + 1], 0xdd));
-    return (attn__v__avx512)_mm512_add_ps(
-        _mm512_shuffle_f32x4(half[0], half[1], 0x88), _mm512_shuffle_f32x4(half[0], half[1], 0xdd));
+    ATTN__ADD_LANES_AVX512(attn__v__avx512, _mm512_add_ps);
 }
 ATTN__INLINE void attn__transpose__avx512(attn__v__avx512 *r) {
     __m512 a[16], b[16];
@@ -12616,21 +12622,8 @@ ATTN__INLINE attn__i__avx512 attn__spread__avx512(const int8_t *p) {
     return (attn__i__avx512)_mm512_cvtepi8_epi16(
         _mm256_loadu_si256((const __m256i *)(const void *)p));
 }
-/* As add_lanes, of lanes of 32 bits. */
 ATTN__INLINE attn__i__avx512 attn__add_codes__avx512(const attn__i__avx512 *r) {
-    __m512i pair[8], four[4], half[2];
-    ATTN__UNROLL for (int i = 0; i < 8; i++) {
-        const __m512i x = (__m512i)r[2 * i], y = (__m512i)r[2 * i + 1];
-        pair[i] = _mm512_add_epi32(_mm512_unpacklo_epi32(x, y), _mm512_unpackhi_epi32(x, y));
-    }
-    ATTN__UNROLL for (int i = 0; i < 4; i++)
-        four[i] = _mm512_add_epi32(_mm512_unpacklo_epi64(pair[2 * i], pair[2 * i + 1]),
-            _mm512_unpackhi_epi64(pair[2 * i], pair[2 * i + 1]));
-    ATTN__UNROLL for (int i = 0; i < 2; i++)
-        half[i] = _mm512_add_epi32(_mm512_shuffle_i32x4(four[2 * i], four[2 * i + 1], 0x88),
-            _mm512_shuffle_i32x4(four[2 * i], four[2 * i + 1], 0xdd));
-    return (attn__i__avx512)_mm512_add_epi32(
-        _mm512_shuffle_i32x4(half[0], half[1], 0x88), _mm512_shuffle_i32x4(half[0], half[1], 0xdd));
+    ATTN__ADD_LANES_AVX512(attn__i__avx512, ATTN__ADD_INTS_AVX512);
 }
 ATTN__INLINE void attn__zip__avx512(attn__i__avx512 a, attn__i__avx512 b, attn__i__avx512 *r) {
     r[0] = (attn__i__avx512)_mm512_unpacklo_epi16((__m512i)a, (__m512i)b);
@@ -15222,12 +15215,12 @@ static double ATTN__(decode_loss)(
     for (int64_t j0 = p->first, n; j0 < p->last; j0 += n) {
         double all;
         n = attn__min(ATTN__THIN_CHUNK, p->last - j0);
-        const float whole = attn__decode_level_of(p, r, j0, least, &all);
-        p->chunk[j0 / ATTN__THIN_CHUNK].row[r].gone = whole == 0;
+        const int whole = attn__decode_level_of(p, r, j0, least, &all);
+        p->chunk[j0 / ATTN__THIN_CHUNK].row[r].gone = whole == ATTN__LEFT_OUT;
         loss += all;
         for (int64_t j = j0; j < j0 + n && whole > 0 && join; j += ATTN__W)
             ATTN__(store)(
-                p->level + j, ATTN__(max)(ATTN__(load)(p->level + j), ATTN__(set1)(whole)));
+                p->level + j, ATTN__(max)(ATTN__(load)(p->level + j), ATTN__(set1)((float)whole)));
         for (int64_t j = j0; j < j0 + n && whole < 0; j += step * ATTN__W) {
             ATTN__V cost;
             const ATTN__(prices) x = ATTN__(decode_prices)(p, r, j);
