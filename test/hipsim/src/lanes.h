@@ -121,6 +121,21 @@ static inline bool all_of(const u64 *s, u64 first, u64 step, u64 m, int n) { // 
   return true;
 #endif
 }
+// d[l] = s[from[l]] in the lanes of m, 0 in the others
+static inline void gather_lanes(u32 *d, const u32 *s, const u8 *from, u64 m, int n) {
+#ifdef __AVX512F__
+  // 32 lanes are two vectors, and of 64 the upper half another two
+  const int up = n == 64 ? 32 : 0;
+  const __m512i s0 = _mm512_loadu_si512(s), s1 = _mm512_loadu_si512(s + 16), s2 = _mm512_loadu_si512(s + up), s3 = _mm512_loadu_si512(s + up + 16);
+  for (int i = 0; i < n; i += 16) {
+    const __m512i at = _mm512_cvtepu8_epi32(_mm_loadu_si128((const __m128i *)(from + i)));
+    const __m512i low = _mm512_permutex2var_epi32(s0, at, s1), high = _mm512_permutex2var_epi32(s2, at, s3);
+    _mm512_storeu_si512(d + i, _mm512_maskz_mov_epi32((__mmask16)(m >> i), _mm512_mask_mov_epi32(low, _mm512_test_epi32_mask(at, _mm512_set1_epi32(32)), high)));
+  }
+#else
+  for (int l = 0; l < n; l++) d[l] = m >> l & 1 ? s[from[l]] : 0;
+#endif
+}
 static inline void fill32(u32 *d, u32 x, int n) { LANES(d[l] = x;); }
 static inline void fill64(u64 *d, u64 x, int n) { LANES(d[l] = x;); }
 static inline void split64(u32 *lo, u32 *hi, const u64 *s, int n) { LANES(lo[l] = (u32)s[l]; hi[l] = s[l] >> 32;); }

@@ -618,24 +618,12 @@ static void bperm_exec(Wave *w, const Inst *in) {
   if (((const Mem *)in->desc)->op == OP_BPERM) {
     // gfx11+ in wave64 works on each half by itself
     const u32 off = in->offset, half = n == 64 && w->ln->arch->gen >= 10 ? 32 : 0;
-#ifdef __AVX512F__
-    // 32 lanes are two vectors, and of 64 the upper half another two
-    const __m512i b0 = _mm512_maskz_loadu_epi32((__mmask16)m, b), b1 = _mm512_maskz_loadu_epi32((__mmask16)(m >> 16), b + 16);
-    const __m512i b2 = n == 64 ? _mm512_maskz_loadu_epi32((__mmask16)(m >> 32), b + 32) : b0;
-    const __m512i b3 = n == 64 ? _mm512_maskz_loadu_epi32((__mmask16)(m >> 48), b + 48) : b1;
-    for (int i = 0; i < n; i += 16) {
-      __m512i s = _mm512_srli_epi32(_mm512_add_epi32(_mm512_loadu_si512(a + i), _mm512_set1_epi32((i32)off)), 2);
-      if (half) s = _mm512_or_si512(_mm512_and_si512(s, _mm512_set1_epi32(31)), _mm512_set1_epi32(i & 32));
-      __m512i low = _mm512_permutex2var_epi32(b0, s, b1), high = _mm512_permutex2var_epi32(b2, s, b3);
-      _mm512_storeu_si512(r + i, _mm512_mask_mov_epi32(low, _mm512_test_epi32_mask(s, _mm512_set1_epi32(n & 32 ? 0 : 32)), high));
-    }
-#else
-    for (int l = 0; l < n; l++) {
-      int s = (a[l] + off) >> 2 & mask;
-      if (half) s = (s & 31) | (l & 32);
-      r[l] = m >> s & 1 ? b[s] : 0;
-    }
-#endif
+    u8 from[MAXLANE];
+    u32 on[MAXLANE] __attribute__((aligned(64)));
+    fill32(on, 0, n);
+    blend32(on, b, m, n); // a lane that is off gives 0
+    LANES(from[l] = half ? ((a[l] + off) >> 2 & 31) | (l & 32) : (a[l] + off) >> 2 & mask;);
+    gather_lanes(r, on, from, ~0ull, n);
   } else {
     memset(r, 0, n * 4);
     int l;

@@ -33,10 +33,7 @@ const u32 *fetch_raw32(Wave *w, const Inst *in, const Operand *o, int i, int par
   }
   const u32 *r = o->kind == O_VGPR ? w->v[o->reg + part] : buf;
   if (in->dpp && i == 0 && o->kind == O_VGPR) {
-    u64 v = dpp_valid(w, in);
-    if (v == all_lanes(n)) LANES(buf[l] = r[in->dpp->src[l]];);
-    else
-      for (int l = 0; l < n; l++) buf[l] = v >> l & 1 ? r[in->dpp->src[l]] : 0;
+    gather_lanes(buf, r, in->dpp->src, dpp_valid(w, in), n);
     r = buf;
   }
   if (in->sdwa && i < 2) {
