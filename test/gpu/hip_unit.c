@@ -199,9 +199,13 @@ static void two_devices(void) {
         hip_must(hipGetDevice(&now), "hipGetDevice");
         CHECK(now == own, "a call on device %d leaves a thread of device %d on %d", named, own, now);
     }
+    attn_plan plan;
     p.d.device = 2;
-    const attn_status s = attn_forward(&p.d);
+    attn_status s = attn_forward(&p.d);
     CHECK(s == ATTN_ERR_NO_DEVICE, "device 2 of two: %s", attn_status_name(s));
+    p.d.device = 3;
+    s = attn_query(&p.d, NULL, &plan);
+    CHECK(s == ATTN_ERR_NO_DEVICE && strstr(plan.why, "device 3 of 2"), "device 3 of two: attn_query says '%s'", plan.why);
     hip_devices = -1;
     hip_place_free(&c, &p);
     proof_free(&c);
@@ -2002,6 +2006,34 @@ static void far_windows(void) {
         proof_free(&c);
     }
 }
+/* A bias of f64 hides as one of f32 does: with its -infinity, a third of the keys from all rows, with NaN behind them, and all keys from one row. */
+static void hidden_by_f64(void) {
+    static const int32_t dtype[] = {ATTN_F16, ATTN_BF16, ATTN_F32};
+    enum { Q = 20, K = 70 };
+    registered();
+    for (int n = 0; n < 12; n++) {
+        const int64_t dim = n / 3 % 2 ? 260 : 64;           /* matrix units, and the scalar kernels */
+        proof_case c;
+        char what[64];
+        shape(&c, 1, Q, K, 2, 1, dim, 0, dtype[n % 3]);
+        attn_desc *d = &c.d;
+        d->bias.dtype = ATTN_F64;
+        d->bias.stride[0] = d->bias.stride[1] = ATTN_BROADCAST, d->bias.stride[2] = K;
+        c.features |= PROOF_BIAS;
+        proof_draw draw = n < 6 ? plain_draw() : grad_draw(&c, ATTN_F32);
+        proof_bind_all(&c, &draw);
+        for (int64_t j = 0; j < K; j++) {
+            for (int64_t i = 0; i < Q; i++)
+                if (j % 3 == 1 || i == 2) element_put((void *)(uintptr_t)d->bias.data, ATTN_F64, i * K + j, -INFINITY);
+            for (int64_t e = 0; e < dim && j % 3 == 1; e++) element_put((void *)(uintptr_t)d->v.data, d->v.dtype, j * dim + e, NAN);
+        }
+        proof_freeze(&c);
+        snprintf(what, sizeof what, "dtype %d, dim %d, %s", dtype[n % 3], (int)dim, n < 6 ? "forward" : "backward");
+        if (n >= 6) solved(&c), agrees_backward(&c, what);
+        else agrees(&c, what);
+        proof_free(&c);
+    }
+}
 /* The scores of one row of many are far above its lse (q is 0, so they are 0): its p is 1 and that of the others a half. */
 static void backward_one_above(void) {
     enum { Q = 130, K = 70, D = 24 };
@@ -3155,7 +3187,7 @@ static const struct { const char *name; void (*body)(void); const char *variable
     TEST(two_threads), TEST(every_layout), TEST(conversion), TEST(the_times), TEST(garbage_lengths), TEST(batch_invariant), TEST(infinite_keys), TEST(far_scores), TEST(far_sinks), TEST(tiny_softcap), TEST(far_softcap),
     SIMULATED(nan_costs, "HIPSIM_REPORT", "a file"), TEST(full_nan), TEST(spoiled_beside_sink), TEST(far_keys), TEST(long_sums), TEST(equal_products), TEST(many_lengths), TEST(large_and_even), TEST(small_weights), TEST(largest_scores), TEST(scores_of_any_f32), TEST(small_lse), TEST(one_large_query), TEST(as_many_as_may_be), TEST(launches_end_below_2_32), TEST(climbing_scores), TEST(output_types), TEST(no_query), TEST(odd_strides_of_one), TEST(no_code),
     WITH(far_apart, "HIPSIM_POISON", "0"), WITH(far_apart_gradients, "HIPSIM_POISON", "0"),
-    TEST(backward_agrees), TEST(backward_stays), TEST(backward_pointers), TEST(backward_workspaces), TEST(backward_bias_shapes), TEST(backward_of_nothing), TEST(backward_spoiled), TEST(backward16_agrees), TEST(backward16_spoiled), TEST(backward16_spoiled_wide), TEST(backward16_range), TEST(backward16_ends), TEST(backward16_largest), TEST(backward16_mean), TEST(backward_far), TEST(backward_any_lse), TEST(backward_cancelling), TEST(far_windows), TEST(backward_one_above),
+    TEST(backward_agrees), TEST(backward_stays), TEST(backward_pointers), TEST(backward_workspaces), TEST(backward_bias_shapes), TEST(backward_of_nothing), TEST(backward_spoiled), TEST(backward16_agrees), TEST(backward16_spoiled), TEST(backward16_spoiled_wide), TEST(backward16_range), TEST(backward16_ends), TEST(backward16_largest), TEST(backward16_mean), TEST(backward_far), TEST(backward_any_lse), TEST(backward_cancelling), TEST(far_windows), TEST(hidden_by_f64), TEST(backward_one_above),
     TEST(backward_long_sums), TEST(backward_invariant), TEST(backward_pieces), TEST(backward_garbage), TEST(backward_wide), TEST(failing_backward_host), TEST(failing_backward_device),
     TEST(cache_bytes), TEST(shared_slots), TEST(garbage_pages), TEST(spoiled_codes), TEST(cache_pointers), TEST(failing_append_host), TEST(failing_append_device),
     TEST(merge_bits), TEST(merge_refused), TEST(joined_rows), WITH(empty_copy, "HIPSIM_DEFER", "3"),
