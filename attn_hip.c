@@ -101,8 +101,11 @@
  *   it can be captured into a graph and replayed, with other numbers in its tensors and other lengths
  *   in device memory. Those of ATTN_SEQ_HOST stay as they were captured. attn_hip_last_times makes
  *   its thread record events, which are for calls outside of graphs.
+ *   Calls with host tensors, attn_mpi_* and attn_shutdown() may run while another thread captures.
  * THREADS  calls from several threads run side by side. A process forked off one that used the
- *   GPU is refused.
+ *   GPU is refused. A call for another device than the thread's makes that the thread's, and at the
+ *   end the former again, of which CUDA makes a context then: hipSetDevice(d.device) first avoids
+ *   it. Before hipDeviceReset comes attn_shutdown(). POSIX systems.
  *
  * ATTN_BENCH  make HIPCC=hipcc HIPFLAGS="-O3 --offload-arch=gfx1100"     with the GPU in it
  *   ./attn_bench --backend hip,flash --seq-len 256 --head-dim 64
@@ -117,13 +120,15 @@
  * STATUS  A refused or failed call leaves host results untouched.
  *   160 ERR_NO_GPU_COMPILER  from attn_hip_register: a plain C compiler made this file
  *   161 ERR_NO_DEVICE        no GPU, or no such `device`: attn_query says which
- *   162 ERR_GPU_ARCH         the program has no code for the chip found: add its --offload-arch
+ *   162 ERR_GPU_ARCH         the program has no code for the chip found: add its --offload-arch. Some
+ *                            versions of ROCm say so of every device where one has none, as a
+ *                            processor's own GPU: hide that by HIP_VISIBLE_DEVICES
  *   163 ERR_GPU_MEMORY       no device memory left, or no pinned memory
  *   164 ERR_GPU_POINTER      with ATTN_DEVICE a pointer that is not memory of that device; without
  *                            it, one that is. The message names it
  *   165 ERR_GPU_WORKSPACE    the workspace of a device call is not device memory
- *   166 ERR_GPU_STICKY       a kernel of an earlier call, anybody's, has failed, and the runtime
- *                            now refuses all work
+ *   166 ERR_GPU_STICKY       a kernel, anybody's, has failed, and the runtime now refuses all work
+ *                            (ROCm often ends the process instead)
  *   167 ERR_GPU              any other error of the runtime, with its text in `message`
  *    44                      from a CPU backend: it does not take ATTN_DEVICE. A device pointer
  *                            without that flag is not noticed by a CPU backend, which then reads it
@@ -172,6 +177,7 @@ attn_status attn_hip_last_times(
 #define hipErrorNoBinaryForGpu cudaErrorNoKernelImageForDevice
 #define hipErrorInvalidImage cudaErrorInvalidKernelImage
 #define hipErrorInvalidKernelFile cudaErrorInvalidPtx
+#define hipErrorSharedObjectInitFailed cudaErrorSharedObjectInitFailed
 #define hipErrorNotSupported cudaErrorNotSupported
 #define hipErrorIllegalAddress cudaErrorIllegalAddress
 #define hipErrorLaunchFailure cudaErrorLaunchFailure
@@ -207,6 +213,9 @@ attn_status attn_hip_last_times(
 #define hipStreamNonBlocking cudaStreamNonBlocking
 #define hipStreamSynchronize cudaStreamSynchronize
 #define hipStreamDestroy cudaStreamDestroy
+#define hipStreamCaptureMode cudaStreamCaptureMode
+#define hipStreamCaptureModeRelaxed cudaStreamCaptureModeRelaxed
+#define hipThreadExchangeStreamCaptureMode cudaThreadExchangeStreamCaptureMode
 #define hipEvent_t cudaEvent_t
 #define hipEventCreate cudaEventCreate
 #define hipEventRecord cudaEventRecord
@@ -252,7 +261,8 @@ enum {
 };
 #if defined(__GFX9__)
 #define GPU_WAVE 64                    /* lanes of a wave */
-#elif defined(__AMDGCN_WAVEFRONT_SIZE) /* -mwavefrontsize64; not defined by every clang */
+#elif defined(__AMDGCN_WAVEFRONT_SIZE) /* -mwavefrontsize64: from gfx10 on only with a clang that
+                                          * defines this, as those up to 21 do */
 #define GPU_WAVE __AMDGCN_WAVEFRONT_SIZE
 #else
 #define GPU_WAVE 32
@@ -266,6 +276,9 @@ enum {
 #define GPU_UNITS UNIT_FMA
 #elif defined(__GFX11__) && GPU_WAVE == 32
 #define GPU_UNITS (UNIT_WMMA11 | UNIT_FMA)
+#elif defined(__gfx1250__) || \
+    defined(__gfx1251__) /* other matrix instructions than the rest of GFX12 */
+#define GPU_UNITS UNIT_SCALAR
 #elif defined(__GFX12__) && GPU_WAVE == 32
 #define GPU_UNITS (UNIT_WMMA12 | UNIT_FMA)
 #elif defined(__CUDA_ARCH_FEAT_SM90_ALL)
@@ -297,8 +310,13 @@ enum {
 
 /* Instructions with a name of their own on each side. Within one unit in the last place, subnormal
  * results may be 0. */
+#if defined(__HIP_DEVICE_COMPILE__)
+#if __has_builtin(__builtin_amdgcn_exp2f) /* in a line of its own: gcc 9 does not know the word */
+#define GPU_HAS_EXP2 1
+#endif
+#endif
 __device__ static inline float gpu_exp2(float x) {
-#if defined(__HIP_DEVICE_COMPILE__) && __has_builtin(__builtin_amdgcn_exp2f)
+#if defined(GPU_HAS_EXP2)
     return __builtin_amdgcn_exp2f(x);
 #elif defined(__CUDA_ARCH__)
     float y; /* exp2f has three more instructions, for subnormal results */
@@ -436,6 +454,12 @@ __device__ static inline int32_t gpu_thread(void) {
 __device__ static inline void gpu_fence(void) {
 #if defined(__HIP_DEVICE_COMPILE__)
     __builtin_amdgcn_sched_barrier(0);
+#endif
+}
+/* Where lanes of a wave run on their own: what one writes next, the others have read. */
+__device__ static inline void gpu_wave_has_read(void) {
+#if defined(__CUDA_ARCH__)
+    __syncwarp();
 #endif
 }
 
@@ -2374,6 +2398,7 @@ struct gpu_decode : gpu_decode_keys<gpu_decode_tile<KV, D>, 256> {
             if (rows_read >> r * ROW_LANES & 1) GPU_UNROLL
                 for (int e = 0; e < 8; e++)
                     there[e] = __uint_as_float((uint32_t)upper[(r * 8 + e) * LANES] << 16);
+            gpu_wave_has_read(); /* the groups have the same words */
             GPU_UNROLL for (int e = 0; e < 8; e++) {
                 float &x = o[r * 8 + e];
                 if (BACK) {
@@ -6641,7 +6666,7 @@ template <class S> struct gpu_flash_mma {
     }
 };
 
-#if GPU_ON_CUDA
+#if GPU_ON_CUDA && !(defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 700)
 /* its address may be taken without a copy of it */
 #define GPU_PARAMS const __grid_constant__ gpu_params
 #define GPU_GRAD_PARAMS const __grid_constant__ gpu_grad_params
@@ -7778,12 +7803,6 @@ __device__ static inline gpu_state_join gpu_state_join_of(double max, double sum
     return {most, gpu_product(sum, shrink) + one, shrink, one}; /* NaN of an infinity */
 }
 __device__ static inline bool gpu_is_none(float lse) { return __float_as_uint(lse) == 0xff800000u; }
-/* Where lanes of a wave run on their own: what one writes next, the others have read. */
-__device__ static inline void gpu_wave_has_read(void) {
-#if defined(__CUDA_ARCH__)
-    __syncwarp();
-#endif
-}
 /* Both: grid {any}, rows. */
 __global__ static void __launch_bounds__(256) gpu_state_join_kernel(attn_joining j) {
     const int32_t lane = (int32_t)threadIdx.x % GPU_WAVE;
@@ -7890,25 +7909,34 @@ static attn_status gpu_say(attn_plan *plan, attn_status s, const char *format, .
     va_end(args);
     return s;
 }
-/* Errors that the runtime reports again and again, until the process ends. */
+/* Errors that the runtime reports again and again, until the process ends. ROCm says hipErrorLaunchFailure
+   of a launch that it refuses, too, and from 7.0 on remembers it: after that one all is well. */
 static bool gpu_is_sticky(hipError_t e) {
-    return e == hipErrorIllegalAddress || e == hipErrorLaunchFailure || e == hipErrorAssert ||
-           e == hipErrorECCNotCorrectable || e == hipErrorLaunchTimeOut;
+#if GPU_ON_CUDA
+    if (e == cudaErrorLaunchFailure || e == cudaErrorMisalignedAddress ||
+        e == cudaErrorIllegalInstruction || e == cudaErrorHardwareStackError ||
+        e == cudaErrorInvalidPc || e == cudaErrorInvalidAddressSpace)
+        return true;
+#endif
+    return e == hipErrorIllegalAddress || e == hipErrorAssert || e == hipErrorECCNotCorrectable ||
+           e == hipErrorLaunchTimeOut;
 }
-/* What runtimes say of a chip that there is no code for: ROCm, by its version, three of the first
-   four; CUDA also that its driver is too old for the PTX. */
+/* What runtimes say of a chip that there is no code for: ROCm, by its version, four of these; CUDA
+   also that its driver is too old for the PTX. */
 static bool gpu_is_no_code(hipError_t e) {
 #if GPU_ON_CUDA
     if (e == cudaErrorUnsupportedPtxVersion) return true;
 #endif
     return e == hipErrorNoBinaryForGpu || e == hipErrorInvalidDeviceFunction ||
-           e == hipErrorInvalidKernelFile || e == hipErrorInvalidImage;
+           e == hipErrorInvalidKernelFile || e == hipErrorInvalidImage ||
+           e == hipErrorSharedObjectInitFailed;
 }
 static attn_status gpu_failed(attn_plan *plan, hipError_t e, const char *call) {
     const attn_status s = e == hipErrorOutOfMemory ? ATTN_ERR_GPU_MEMORY
                           : e == hipErrorNoDevice || e == hipErrorInvalidDevice ? ATTN_ERR_NO_DEVICE
                           : gpu_is_no_code(e)                                   ? ATTN_ERR_GPU_ARCH
-                                                                                : ATTN_ERR_GPU;
+                          : gpu_is_sticky(e) ? ATTN_ERR_GPU_STICKY
+                                             : ATTN_ERR_GPU;
     (void)hipGetLastError(); /* it was reported: the caller's next check shall not meet it */
     return gpu_say(plan, s, "%s: %s", call, hipGetErrorString(e));
 }
@@ -7974,11 +8002,12 @@ static attn_status gpu_look(int32_t index, attn_plan *plan, gpu_device *found) {
 }
 /* Makes the device named the thread's. Then, whatever came of it, gpu_leave. */
 struct gpu_visit {
-    int32_t before, changed;
+    int32_t before, changed, relaxed;
+    hipStreamCaptureMode mode; /* of the thread before it was relaxed */
 };
 static attn_status gpu_enter(int32_t index, attn_plan *plan, gpu_device *found, gpu_visit *v) {
     int count = 0, before = 0;
-    v->changed = 0;
+    v->changed = v->relaxed = 0;
     if (gpu_forked(plan)) return ATTN_ERR_GPU;
     const hipError_t earlier = hipPeekAtLastError();
     const char *text = hipGetErrorString(earlier);
@@ -7987,7 +8016,8 @@ static attn_status gpu_enter(int32_t index, attn_plan *plan, gpu_device *found, 
     if (e == hipSuccess && count == 0) e = hipErrorNoDevice;
     if (e != hipSuccess) { /* whatever else it says: no driver, a driver too old */
         const attn_status failed = gpu_failed(plan, e, "hipGetDeviceCount");
-        return failed == ATTN_ERR_GPU_MEMORY ? failed : ATTN_ERR_NO_DEVICE;
+        return failed == ATTN_ERR_GPU_MEMORY || failed == ATTN_ERR_GPU_STICKY ? failed
+                                                                              : ATTN_ERR_NO_DEVICE;
     }
     if (index >= count || index >= GPU_DEVICES)
         return gpu_say(plan, ATTN_ERR_NO_DEVICE, "device %d of %d", (int)index, count);
@@ -8000,7 +8030,15 @@ static attn_status gpu_enter(int32_t index, attn_plan *plan, gpu_device *found, 
     pthread_mutex_unlock(&gpu_lock);
     return s;
 }
-static void gpu_leave(const gpu_visit *v) {
+/* Until gpu_leave the thread may allocate, free and wait while another one captures a stream into a graph: none
+   of it is about that stream. */
+static void gpu_relax(gpu_visit *v) {
+    v->mode = hipStreamCaptureModeRelaxed;
+    v->relaxed = hipThreadExchangeStreamCaptureMode(&v->mode) == hipSuccess;
+    if (!v->relaxed) (void)hipGetLastError();
+}
+static void gpu_leave(gpu_visit *v) {
+    if (v->relaxed) (void)hipThreadExchangeStreamCaptureMode(&v->mode);
     if (v->changed) (void)hipSetDevice(v->before);
 }
 
@@ -8018,7 +8056,10 @@ static attn_status gpu_is_device_memory(
     }
     if (e != hipSuccess) return gpu_failed(plan, e, "hipPointerGetAttributes");
 #if GPU_ON_CUDA || HIP_VERSION_MAJOR >= 6
-    const bool managed = a.type == hipMemoryTypeManaged, on_device = a.type == hipMemoryTypeDevice;
+    bool managed = a.type == hipMemoryTypeManaged, on_device = a.type == hipMemoryTypeDevice;
+#if !GPU_ON_CUDA
+    managed |= a.isManaged != 0; /* which some versions say of memory of another type */
+#endif
 #else
     const bool managed = a.isManaged, on_device = a.memoryType == hipMemoryTypeDevice;
 #endif
@@ -8697,7 +8738,11 @@ static void gpu_context_put(gpu_context *c) {
     gpu_idle = c;
     pthread_mutex_unlock(&gpu_lock);
 }
-/* On failure the context is in the pool again, with what it got. */
+/* After a call that ended so: what the runtime has refused is not used again. */
+static void gpu_context_back(gpu_context *c, attn_status s) {
+    if (s == ATTN_ERR_GPU || s == ATTN_ERR_GPU_STICKY) gpu_context_destroy(c);
+    else gpu_context_put(c);
+}
 static attn_status gpu_context_fill(gpu_context *c, attn_plan *plan) {
     for (int n = 0; n < 2; n++) {
         gpu_slot *s = &c->slot[n];
@@ -8722,7 +8767,7 @@ static attn_status gpu_context_get(int32_t device, gpu_context **found, attn_pla
     }
     attn_status s = gpu_context_fill(c, plan);
     if (s) {
-        gpu_context_put(c);
+        gpu_context_back(c, s);
         return s;
     }
     *found = c;
@@ -8757,7 +8802,14 @@ static pthread_once_t gpu_last_once = PTHREAD_ONCE_INIT;
 static void gpu_last_end(void *events) {
     gpu_context_put((gpu_context *)events);
 } /* a thread ends */
-static void gpu_last_begin(void) { (void)pthread_key_create(&gpu_last_key, gpu_last_end); }
+static int32_t gpu_last_keyed;
+static void gpu_last_begin(void) {
+    gpu_last_keyed = !pthread_key_create(&gpu_last_key, gpu_last_end);
+}
+/* Where this library is unloaded, a thread that ends later must not call gpu_last_end. */
+__attribute__((destructor)) static void gpu_last_unload(void) {
+    if (gpu_last_keyed) (void)pthread_key_delete(gpu_last_key);
+}
 static void gpu_last_release(void) {
     if (!gpu_last.events) return;
     (void)pthread_setspecific(gpu_last_key, NULL);
@@ -9292,8 +9344,9 @@ static attn_status gpu_slot_wait(gpu_slot *s, attn_plan *plan) {
     if (!s->busy) return ATTN_OK;
     s->busy = 0;
     GPU_TRY(hipEventSynchronize, (s->stop));
-    GPU_TRY(hipEventElapsedTime, (&ms, s->start, s->stop));
-    gpu_last.kernel += 1e-3 * (double)ms;
+    if (hipEventElapsedTime(&ms, s->start, s->stop) == hipSuccess)
+        gpu_last.kernel += 1e-3 * (double)ms;
+    else (void)hipGetLastError(); /* the results are there all the same */
     return ATTN_OK;
 }
 /* No pointer of the call may be device memory. */
@@ -9557,7 +9610,7 @@ static attn_status gpu_run_host(const gpu_host_call *h, attn_plan *plan) {
             if (h->g) gpu_copy_grads(d, h->g, &p.c, &p.l, at, true);
             else gpu_stage_out(d, &p.c, at);
     }
-    gpu_context_put(x);
+    gpu_context_back(x, st);
     return st;
 }
 
@@ -9745,7 +9798,7 @@ static attn_status gpu_run_host_append(
         st = gpu_run_host(&call, plan);
         if (st) gpu_exchange_all(d, &l, x->out);
     }
-    gpu_context_put(x);
+    gpu_context_back(x, st);
     return st;
 }
 
@@ -9830,6 +9883,7 @@ static attn_status gpu_run(
     attn_status s = gpu_enter(d->device, plan, &device, &visit);
     if (!s) {
         const gpu_kernel *kernel = gpu_pick_forward(d, device.units);
+        if (!(d->flags & ATTN_DEVICE)) gpu_relax(&visit);
         if (d->flags & ATTN_DEVICE) s = gpu_run_device(d, g, kernel, &device, plan);
         else if (gpu_has_append(d)) s = gpu_run_host_append(d, kernel, &device, plan);
         else {
@@ -10027,6 +10081,7 @@ static attn_status gpu_get_memory(void *user, const attn_desc *where, void **p, 
     plan.why[0] = 0;
     attn_status s = gpu_enter(where->device, &plan, &device, &visit);
     if (!s) {
+        gpu_relax(&visit);
         const hipError_t e = hipMalloc(p, bytes);
         if (e != hipSuccess) s = gpu_failed(&plan, e, "hipMalloc");
     }
@@ -10039,8 +10094,9 @@ static void gpu_put_memory(void *user, const attn_desc *where, void *p) {
     attn_plan plan;
     (void)user;
     plan.why[0] = 0;
-    if (!gpu_enter(where->device, &plan, &device, &visit))
-        (void)hipStreamSynchronize((hipStream_t)where->stream);
+    const attn_status s = gpu_enter(where->device, &plan, &device, &visit);
+    gpu_relax(&visit);
+    if (!s) (void)hipStreamSynchronize((hipStream_t)where->stream);
     (void)hipFree(p); /* whatever went wrong */
     gpu_leave(&visit);
 }
@@ -10105,15 +10161,20 @@ static void gpu_shutdown(void *user) {
     gpu_context *c = gpu_idle;
     gpu_idle = NULL;
     pthread_mutex_unlock(&gpu_lock);
+    if (!c) return;
     int before = 0;
-    const bool known = c && hipGetDevice(&before) == hipSuccess;
+    gpu_visit visit;
+    memset(&visit, 0, sizeof visit);
+    visit.changed = hipGetDevice(&before) == hipSuccess;
+    visit.before = before;
+    gpu_relax(&visit);
     while (c) {
         gpu_context *next = c->next;
         (void)hipSetDevice(c->device);
         gpu_context_destroy(c);
         c = next;
     }
-    if (known) (void)hipSetDevice(before);
+    gpu_leave(&visit);
 }
 
 static bool gpu_registered(void) {

@@ -32,7 +32,7 @@ HIP_WRAPPED = hipMalloc hipHostMalloc hipMallocAsync hipHostRegister hipStreamCr
               hipMemcpyAsync hipMemcpy2DAsync hipMemsetAsync hipLaunchKernel hipStreamSynchronize hipDeviceSynchronize \
               hipStreamWaitEvent hipEventRecord hipEventSynchronize hipEventElapsedTime hipSetDevice hipGetDevice \
               hipGetDeviceProperties hipDeviceGetAttribute hipPointerGetAttributes hipFuncSetAttribute hipFuncGetAttributes \
-              hipGetDeviceCount
+              hipGetDeviceCount hipPeekAtLastError hipThreadExchangeStreamCaptureMode
 HIP_LINK    = $(HIPSIM_CC) -pthread $(foreach f,$(HIP_WRAPPED),-Wl,--wrap=$(f))
 
 .PHONY: hipsim hip-build test-hip test-hip-full hip-mutate hip-report test-hipsim

@@ -60,7 +60,7 @@ same_bits() { # what it means that the last hash is not $first
     else failed=$((failed + 1)); echo "FAIL $chip: $1"; fi
 }
 run_chip() { # chip, full or nothing
-    local count=270 few=36 backward=200 bits=22 seed first order proof grid type= dims= half=
+    local count=370 few=36 backward=200 bits=22 seed first order proof grid type= dims= half=
     chip=$(folder "$1" "${2:-}")
     if [ "$chip" != "$1" ]; then type=${chip#"$1"} dims=d${chip##*d} type=${type%d*}; fi
     grid="build/hip/$chip/hip_grid --type $type"
@@ -104,7 +104,7 @@ in_two_orders() { # label, program and its arguments: the same bits
     done
 }
 run_emulated() { # full or nothing; a product takes a thousand instructions
-    local proof="HIPSIM_ARCH=gfx1100 HIPSIM_POISON=1 HIPSIM_MAX_INST=1000000000 HIP_EMULATED=1" count=180 few=30 backward=150 scalar=--scalar first type= grid tests
+    local proof="HIPSIM_ARCH=gfx1100 HIPSIM_POISON=1 HIPSIM_MAX_INST=1000000000 HIP_EMULATED=1" count=300 few=30 backward=150 scalar=--scalar first type= grid tests
     chip=$(folder sm80 "${1:-}") grid=build/hip/$chip/hip_grid
     if [ "${1:-}" = full ]; then count=3000 few=600 backward=600 scalar=; else type=f16; fi
     make -s $grid build/hip/$chip/hip_unit || exit 1

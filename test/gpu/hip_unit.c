@@ -237,6 +237,41 @@ static void sticky(void) {
     refused(&c, &c.d, ATTN_ERR_GPU_STICKY, "an earlier kernel failed, host pointers");
     refused(&c, &p.d, ATTN_ERR_GPU_STICKY, "an earlier kernel failed, device pointers");
 }
+/* What the runtime remembers of an earlier call, and what it says of a call of this one. */
+static void sticky_or_not(void) {
+#ifdef __HIP_PLATFORM_AMD__
+    const int refused_launch = 0;                        /* remembered, and harmless */
+#else
+    const int refused_launch = 1;
+#endif
+    const struct { int error, ends; } of[] = {
+        {hipErrorIllegalAddress, 1}, {hipErrorAssert, 1}, {hipErrorECCNotCorrectable, 1}, {hipErrorLaunchTimeOut, 1},
+        {hipErrorLaunchFailure, refused_launch}, {hipErrorUnknown, 0}, {hipErrorInvalidValue, 0}};
+    static const char *const calls[] = {"hipGetDeviceCount", "hipGetDevice", "hipLaunchKernel"};
+    proof_case c;
+    hip_place p;
+    loaded(&c, ATTN_F16);
+    registered();
+    hip_place_make(&c, &p, HIP_STREAM);
+    for (size_t i = 0; i < sizeof of / sizeof *of; i++) {
+        hip_fail_error = of[i].error;
+        hip_fail_function = "hipPeekAtLastError";
+        if (of[i].ends) {
+            refused(&c, &c.d, ATTN_ERR_GPU_STICKY, "an earlier error, host pointers");
+            refused(&c, &p.d, ATTN_ERR_GPU_STICKY, "an earlier error, device pointers");
+        } else CHECK(!attn_forward(&c.d) && !attn_forward(&p.d), "after error %d, which is over: %s", of[i].error, c.message);
+        proof_reset(&c);
+        for (size_t n = 0; n < sizeof calls / sizeof *calls; n++) {
+            hip_fail_function = calls[n];
+            const attn_status want = of[i].ends ? ATTN_ERR_GPU_STICKY : n ? ATTN_ERR_GPU : ATTN_ERR_NO_DEVICE;
+            refused(&c, &c.d, want, calls[n]);
+            refused(&c, &p.d, want, calls[n]);
+        }
+    }
+    hip_fail_function = "";
+    agrees(&c, "after all of them");
+    hip_place_free(&c, &p);
+}
 static void declined(void) {
     proof_case c;
     proof_rng r = {3, NULL, 0};
@@ -314,6 +349,24 @@ static void failing_calls(int device) {
 static void failing_calls_host(void) { failing_calls(0); }
 static void failing_calls_device(void) { failing_calls(1); }
 
+/* Streams and buffers of a call that the runtime has refused are not kept for the next one; those of one that found no memory are. */
+static void nothing_suspect_is_kept(void) {
+    proof_case c;
+    loaded(&c, ATTN_F16);
+    registered();
+    attn_shutdown();
+    const int64_t alive = hip_alive;
+    for (int out_of_memory = 0; out_of_memory < 2; out_of_memory++) {
+        hip_fail_error = out_of_memory ? hipErrorOutOfMemory : hipErrorUnknown;
+        hip_fail_function = "hipLaunchKernel";
+        refused(&c, &c.d, out_of_memory ? ATTN_ERR_GPU_MEMORY : ATTN_ERR_GPU, "no launch");
+        CHECK((hip_alive > alive) == out_of_memory, "error %d: %lld blocks, streams and events more", hip_fail_error, (long long)(hip_alive - alive));
+    }
+    hip_fail_function = "hipEventElapsedTime";           /* and a time that is not known spoils no result */
+    hip_fail_error = hipErrorNotReady;
+    agrees(&c, "without times");
+    hip_fail_function = "";
+}
 static void nothing_leaks(void) {
     static const int32_t dtype[] = {ATTN_F32, ATTN_F16, ATTN_BF16};
     registered();
@@ -1331,7 +1384,7 @@ static void odd_strides_of_one(void) {
 }
 /* A chip that there is no code for, as each version of ROCm and CUDA says it. */
 static void no_code(void) {
-    static const int code[] = {hipErrorNoBinaryForGpu, hipErrorInvalidDeviceFunction, hipErrorInvalidKernelFile, hipErrorInvalidImage};
+    static const int code[] = {hipErrorNoBinaryForGpu, hipErrorInvalidDeviceFunction, hipErrorInvalidKernelFile, hipErrorInvalidImage, hipErrorSharedObjectInitFailed};
     proof_case c;
     attn_plan plan;
     loaded(&c, ATTN_F16);
@@ -2466,6 +2519,33 @@ static void failing_append(int device) {
     hip_place_free(&c, &p);
     agrees(&c, "after the failures");
 }
+/* Another thread captures a stream into a graph: what allocates, frees or waits would spoil that, unless the thread is relaxed. */
+static void beside_a_capture(void) {
+    static const int32_t types[] = {ATTN_F16, ATTN_F16, ATTN_F32};
+    proof_case c, appended;
+    attn_desc where;
+    void *p = NULL;
+    loaded(&c, ATTN_F16);
+    appending(&appended, IN_ROWS, types, 1);
+    appended.d.backend = "hip";
+    registered();
+    const attn_backend *hip = attn_backend_find("hip");
+    memset(&where, 0, sizeof where);
+    attn_shutdown();
+    hip_captured_elsewhere = 1, hip_refused = 0, hip_fail_error = hipErrorUnknown;
+    CHECK(!attn_forward(&c.d), "%s", c.message);
+    CHECK(!attn_forward(&appended.d), "%s", appended.message);
+    CHECK(!hip->device->get(hip->user, &where, &p, 64), "memory");
+    hip->device->put(hip->user, &where, p);
+    attn_shutdown();
+    CHECK(!hip_refused, "%lld calls that spoil it", (long long)hip_refused);
+    const int still = hipMalloc(&p, 64) != hipSuccess && hip_refused == 1;
+    hip_captured_elsewhere = 0;
+    CHECK(still, "the thread is relaxed for good");
+    proof_reset(&c), proof_reset(&appended);
+    agrees(&c, "after it");
+    agrees(&appended, "after it");
+}
 static void failing_append_host(void) { failing_append(0); }
 static void failing_append_device(void) { failing_append(1); }
 
@@ -3182,14 +3262,14 @@ static const struct { const char *name; void (*body)(void); const char *variable
 #define TEST(f) {#f, f, NULL, NULL, 0}
 #define WITH(f, variable, value) {#f, f, variable, value, 0}       /* the environment of that test */
 #define SIMULATED(f, variable, value) {#f, f, variable, value, 1}  /* and no GPU will do */
-    TEST(no_device), SIMULATED(other_chip, "HIPSIM_ARCH", "another"), TEST(pointers), TEST(two_devices), TEST(workspaces), WITH(sticky, "HIPSIM_ON_ERROR", "return"), TEST(declined),
-    TEST(failing_calls_host), TEST(failing_calls_device), TEST(nothing_leaks), TEST(nothing_is_kept), TEST(workspace_is_enough), TEST(the_choice),
+    TEST(no_device), SIMULATED(other_chip, "HIPSIM_ARCH", "another"), TEST(pointers), TEST(two_devices), TEST(workspaces), WITH(sticky, "HIPSIM_ON_ERROR", "return"), TEST(sticky_or_not), TEST(declined),
+    TEST(failing_calls_host), TEST(failing_calls_device), TEST(nothing_leaks), TEST(nothing_is_kept), TEST(nothing_suspect_is_kept), TEST(workspace_is_enough), TEST(the_choice),
     TEST(two_threads), TEST(every_layout), TEST(conversion), TEST(the_times), TEST(garbage_lengths), TEST(batch_invariant), TEST(infinite_keys), TEST(far_scores), TEST(far_sinks), TEST(tiny_softcap), TEST(far_softcap),
     SIMULATED(nan_costs, "HIPSIM_REPORT", "a file"), TEST(full_nan), TEST(spoiled_beside_sink), TEST(far_keys), TEST(long_sums), TEST(equal_products), TEST(many_lengths), TEST(large_and_even), TEST(small_weights), TEST(largest_scores), TEST(scores_of_any_f32), TEST(small_lse), TEST(one_large_query), TEST(as_many_as_may_be), TEST(launches_end_below_2_32), TEST(climbing_scores), TEST(output_types), TEST(no_query), TEST(odd_strides_of_one), TEST(no_code),
     WITH(far_apart, "HIPSIM_POISON", "0"), WITH(far_apart_gradients, "HIPSIM_POISON", "0"),
     TEST(backward_agrees), TEST(backward_stays), TEST(backward_pointers), TEST(backward_workspaces), TEST(backward_bias_shapes), TEST(backward_of_nothing), TEST(backward_spoiled), TEST(backward16_agrees), TEST(backward16_spoiled), TEST(backward16_spoiled_wide), TEST(backward16_range), TEST(backward16_ends), TEST(backward16_largest), TEST(backward16_mean), TEST(backward_far), TEST(backward_any_lse), TEST(backward_cancelling), TEST(far_windows), TEST(hidden_by_f64), TEST(backward_one_above),
     TEST(backward_long_sums), TEST(backward_invariant), TEST(backward_pieces), TEST(backward_garbage), TEST(backward_wide), TEST(failing_backward_host), TEST(failing_backward_device),
-    TEST(cache_bytes), TEST(shared_slots), TEST(garbage_pages), TEST(spoiled_codes), TEST(cache_pointers), TEST(failing_append_host), TEST(failing_append_device),
+    TEST(cache_bytes), TEST(shared_slots), TEST(garbage_pages), TEST(spoiled_codes), TEST(cache_pointers), TEST(failing_append_host), TEST(failing_append_device), TEST(beside_a_capture),
     TEST(merge_bits), TEST(merge_refused), TEST(joined_rows), WITH(empty_copy, "HIPSIM_DEFER", "3"),
     TEST(parts_agree), TEST(parts_appended), TEST(parts_anywhere), TEST(parts_spoiled), TEST(parts_invariant), TEST(parts_workspace), TEST(parts_garbage), TEST(parts_pages), TEST(laid_out), TEST(graphs),
 };

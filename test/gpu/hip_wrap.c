@@ -22,7 +22,7 @@ uint64_t hip_launched;
 /* Launches become nodes; what asks without waiting stays outside. Allocations, copies from and to the host and what waits do not replay. */
 static int in_a_graph(const char *function) {
     static const char *const may[] = {"hipLaunchKernel", "hipMemsetAsync", "hipSetDevice", "hipGetDevice", "hipGetDeviceProperties", "hipDeviceGetAttribute",
-                                      "hipPointerGetAttributes", "hipFuncSetAttribute", "hipFuncGetAttributes", "hipGetDeviceCount"};
+                                      "hipPointerGetAttributes", "hipFuncSetAttribute", "hipFuncGetAttributes", "hipGetDeviceCount", "hipPeekAtLastError"};
     for (size_t i = 0; i < sizeof may / sizeof *may; i++)
         if (!strcmp(function, may[i])) return 1;
     return 0;
@@ -30,6 +30,15 @@ static int in_a_graph(const char *function) {
 static int refused(const char *function) {
     if (!hip_capturing || in_a_graph(function)) return 0;
     return __atomic_add_fetch(&hip_refused, 1, __ATOMIC_RELAXED) > 0;
+}
+/* As if another thread captured a stream in the mode that is usual: of a thread that is not relaxed these spoil that. */
+int hip_captured_elsewhere;
+static __thread int relaxed;
+static int spoils(const char *function) {
+    static const char *const unsafe[] = {"hipMalloc", "hipHostMalloc", "hipFree", "hipHostFree", "hipMemcpy", "hipDeviceSynchronize"};
+    for (size_t i = 0; i < sizeof unsafe / sizeof *unsafe; i++)
+        if (hip_captured_elsewhere && !relaxed && !strcmp(function, unsafe[i])) return __atomic_add_fetch(&hip_refused, 1, __ATOMIC_RELAXED) > 0;
+    return 0;
 }
 static void launched(const void *f, dim3 g, dim3 b, size_t l) {
     const uint64_t part[] = {(uint64_t)(uintptr_t)f, g.x, g.y, g.z, b.x, b.y, b.z, l};
@@ -53,7 +62,7 @@ static void waited(const char *function) {
 
 static int fails(const char *function) {
     waited(function);
-    return __atomic_add_fetch(&hip_calls, 1, __ATOMIC_RELAXED) == hip_fail_at || !strcmp(function, hip_fail_function) || refused(function);
+    return __atomic_add_fetch(&hip_calls, 1, __ATOMIC_RELAXED) == hip_fail_at || !strcmp(function, hip_fail_function) || refused(function) || spoils(function);
 }
 static hipError_t alive(hipError_t e, int change) {
     if (e == hipSuccess) __atomic_add_fetch(&hip_alive, change, __ATOMIC_RELAXED);
@@ -75,7 +84,7 @@ static hipError_t alive(hipError_t e, int change) {
     }
 #define DROP(f, PARAMETERS, ARGUMENTS, what) \
     hipError_t REAL(f) PARAMETERS; hipError_t WRAP(f) PARAMETERS; \
-    hipError_t WRAP(f) PARAMETERS { return (what) && refused(#f) ? (hipError_t)hip_fail_error : alive(REAL(f) ARGUMENTS, (what) ? -1 : 0); }
+    hipError_t WRAP(f) PARAMETERS { return (what) && (refused(#f) || spoils(#f)) ? (hipError_t)hip_fail_error : alive(REAL(f) ARGUMENTS, (what) ? -1 : 0); }
 #define CALL(f, PARAMETERS, ARGUMENTS) \
     hipError_t REAL(f) PARAMETERS; hipError_t WRAP(f) PARAMETERS; \
     hipError_t WRAP(f) PARAMETERS { return fails(#f) ? (hipError_t)hip_fail_error : REAL(f) ARGUMENTS; }
@@ -114,6 +123,14 @@ CALL(hipStreamWaitEvent, (hipStream_t t, hipEvent_t e, unsigned flags), (t, e, f
 CALL(hipEventRecord, (hipEvent_t e, hipStream_t t), (e, t))
 CALL(hipEventSynchronize, (hipEvent_t e), (e))
 CALL(hipEventElapsedTime, (float *ms, hipEvent_t a, hipEvent_t b), (ms, a, b))
+CALL(hipPeekAtLastError, (void), ())
+hipError_t REAL(hipThreadExchangeStreamCaptureMode)(hipStreamCaptureMode *mode);
+hipError_t WRAP(hipThreadExchangeStreamCaptureMode)(hipStreamCaptureMode *mode);
+hipError_t WRAP(hipThreadExchangeStreamCaptureMode)(hipStreamCaptureMode *mode) {
+    if (fails("hipThreadExchangeStreamCaptureMode")) return (hipError_t)hip_fail_error;
+    relaxed = *mode == hipStreamCaptureModeRelaxed;
+    return REAL(hipThreadExchangeStreamCaptureMode)(mode);
+}
 CALL(hipFuncSetAttribute, (const void *f, hipFuncAttribute a, int v), (f, a, v))
 CALL(hipFuncGetAttributes, (struct hipFuncAttributes *a, const void *f), (a, f))
 

@@ -909,6 +909,14 @@ hipError_t hipStreamGetFlags(hipStream_t s, unsigned *f) {
   *f = 0;
   return hipSuccess;
 }
+hipError_t hipThreadExchangeStreamCaptureMode(hipStreamCaptureMode *mode) {
+  static _Thread_local hipStreamCaptureMode of_thread = hipStreamCaptureModeGlobal;
+  if (!mode) return hipErrorInvalidValue;
+  hipStreamCaptureMode before = of_thread;
+  of_thread = *mode;
+  *mode = before;
+  return hipSuccess;
+}
 hipError_t hipStreamGetPriority(hipStream_t s, int *p) {
   (void)s;
   *p = 0;

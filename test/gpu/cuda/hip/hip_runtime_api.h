@@ -7,9 +7,11 @@
 #ifndef __cplusplus
 typedef struct cudaDeviceProp cudaDeviceProp;
 typedef struct cudaPointerAttributes cudaPointerAttributes;
+typedef enum cudaStreamCaptureMode cudaStreamCaptureMode;
 #endif
 #include "names.h"
 #define hipErrorUnknown cudaErrorUnknown
+#define hipErrorNotReady cudaErrorNotReady
 #define hipDeviceAttribute_t enum cudaDeviceAttr
 #define hipFuncAttribute enum cudaFuncAttribute
 #define hipMemcpyKind enum cudaMemcpyKind
