@@ -109,7 +109,9 @@
    2^-126: codes of 0; where an element is not finite: a scale of NaN). int8, int16 and fp8 are
    written by append alone; with q_len 0 it does nothing else.
    Backward: dq, dk, dv from dout, o, lse; dlse adds the gradient of lse; dbias is summed over
-   broadcast axes. p = exp(score - lse) is at most 1, however the lse was rounded.
+   broadcast axes. p = exp(score - lse) is at most 1, however the lse was rounded. A row whose
+   keys all have a bias beyond about -1e6 has an lse too coarse for its own p: its gradients are up to
+   as many times too large as it has keys. Hide keys by -infinity or a mask instead.
    Range of flash and standard, which compute in f32: the product of q and k, in each of its sums,
    and scale times it have to stay below FLT_MAX; a bias times its multiplier, a sink or an ALiBi
    term may be as large as f32 can say, and their sum with a score larger, without making a row

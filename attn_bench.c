@@ -7946,6 +7946,13 @@ static const struct {
     {"repeated", TO_BOOL, offsetof(options, repeated), "", NULL},       /* see repeat_run */
 };
 
+/* Whether a suite has lines, or lines of a module. */
+static bool has_lines(const char *name, bool of_module) {
+    for (int i = 0; i < COUNT(lines); i++)
+        if (!strcmp(lines[i].suite, name) && (lines[i].module || !of_module)) return true;
+    return false;
+}
+
 static void print_help(void) {
     fprintf(document,
         "attn_bench - verifies and times attn.h on the cases of five attention benchmark "
@@ -7965,14 +7972,8 @@ static void print_help(void) {
                 axes[a].help);
     fprintf(document, "\nsuites:\n");
     for (int s = 0; s < COUNT(suites); s++)
-        fprintf(document, "  %-12s %s\n", suites[s].name, suites[s].help);
-}
-
-/* Whether a suite has lines, or lines of a module. */
-static bool has_lines(const char *name, bool of_module) {
-    for (int i = 0; i < COUNT(lines); i++)
-        if (!strcmp(lines[i].suite, name) && (lines[i].module || !of_module)) return true;
-    return false;
+        if (has_lines(suites[s].name, false)) /* the others are of flags */
+            fprintf(document, "  %-12s %s\n", suites[s].name, suites[s].help);
 }
 
 /* The names of the suites that have lines, or lines of a module. */

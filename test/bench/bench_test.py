@@ -535,6 +535,9 @@ def test_choice(folder):
     refused("an unknown module", folder, "--suite", "openpi", "--modules", "gemma,gamma")
     done = run("-h")
     report("-h", None if done.returncode == 0 and done.stdout == run("--help").stdout else done.stderr)
+    named = re.findall(r"^  (\w+) ", done.stdout.partition("\nsuites:\n")[2], re.M)
+    unknown = [name for name in named if run("--suite", name, "--list").returncode]
+    report("every suite of --help is one", None if len(named) > 5 and not unknown else f"{named}: refused {unknown}")
     done = run(*"--projections --page-size 8 --seq-len 16 --iterations 1".split())
     good = done.returncode == 2 and "nothing was measured" in done.stderr
     report("everything declined", None if good else done.stdout + done.stderr)

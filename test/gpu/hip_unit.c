@@ -2888,6 +2888,35 @@ static void parts_spoiled(void) {
         proof_free(&c);
     }
 }
+/* One key's score is far above all others, at each place of a tile in turn, plain and with masks: no exponent may be above 0. */
+static void parts_peaks(void) {
+    enum { B = 64, K = 600, D = 64 };
+    static const int32_t dtype[] = {ATTN_F32, ATTN_BF16, ATTN_F16};
+    registered();
+    for (int n = 0; n < 6; n++) {
+        proof_case c;
+        if (!built(dtype[n % 3])) continue;
+        shape(&c, B, 1, K, 1, 1, D, 0, dtype[n % 3]);
+        attn_desc *d = &c.d;
+        if (n < 3) {
+            d->bias.dtype = ATTN_F32, c.features |= PROOF_BIAS;
+            d->bias.stride[0] = d->bias.stride[1] = ATTN_BROADCAST, d->bias.stride[2] = K;
+        }
+        bind(&c);
+        if (n < 3) memset((void *)(uintptr_t)d->bias.data, 0, K * sizeof(float));
+        for (int64_t b = 0; b < B; b++) {
+            const int64_t key = b + 300 * (b / 7 % 2);
+            for (int64_t e = 0; e < D; e++) {
+                const double q = e % 3 ? 1.5 : -1.5;
+                element_put((void *)(uintptr_t)d->q.data, dtype[n % 3], b * D + e, q);
+                element_put((void *)(uintptr_t)d->k.data, dtype[n % 3], (b * K + key) * D + e, q * 16);      /* 288 */
+            }
+        }
+        proof_freeze(&c);
+        agrees(&c, n < 3 ? "with a bias" : "plain");
+        proof_free(&c);
+    }
+}
 /* A sequence alone and among others, which are longer and have more rows: the same bits. */
 static void parts_invariant(void) {
     enum { B = 5, Q = 40, K = 1100, H = 2 };
@@ -3271,7 +3300,7 @@ static const struct { const char *name; void (*body)(void); const char *variable
     TEST(backward_long_sums), TEST(backward_invariant), TEST(backward_pieces), TEST(backward_garbage), TEST(backward_wide), TEST(failing_backward_host), TEST(failing_backward_device),
     TEST(cache_bytes), TEST(shared_slots), TEST(garbage_pages), TEST(spoiled_codes), TEST(cache_pointers), TEST(failing_append_host), TEST(failing_append_device), TEST(beside_a_capture),
     TEST(merge_bits), TEST(merge_refused), TEST(joined_rows), WITH(empty_copy, "HIPSIM_DEFER", "3"),
-    TEST(parts_agree), TEST(parts_appended), TEST(parts_anywhere), TEST(parts_spoiled), TEST(parts_invariant), TEST(parts_workspace), TEST(parts_garbage), TEST(parts_pages), TEST(laid_out), TEST(graphs),
+    TEST(parts_agree), TEST(parts_appended), TEST(parts_anywhere), TEST(parts_spoiled), TEST(parts_peaks), TEST(parts_invariant), TEST(parts_workspace), TEST(parts_garbage), TEST(parts_pages), TEST(laid_out), TEST(graphs),
 };
 enum { TESTS = sizeof tests / sizeof *tests };
 

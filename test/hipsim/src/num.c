@@ -36,29 +36,21 @@ u16 f2bf(float f) {
   return (u & 0x7fffffff) > 0x7f800000 ? u >> 16 | 0x40 : (u + 0x7fff + (u >> 16 & 1)) >> 16;
 }
 
-void h2f_row(float *d, const u32 *s, int n) {
-#ifdef __AVX512F__
-  for (int l = 0; l < n; l += 16) _mm512_storeu_ps(d + l, _mm512_cvtph_ps(_mm512_cvtepi32_epi16(_mm512_loadu_si512(s + l))));
-#elif defined(__F16C__)
-  for (int l = 0; l < n; l += 8) {
-    __m256i x = _mm256_loadu_si256((const void *)(s + l));
-    __m128i p = _mm_packus_epi32(_mm256_castsi256_si128(x), _mm256_extracti128_si256(x, 1));
-    _mm256_storeu_ps(d + l, _mm256_cvtph_ps(p));
-  }
-#else
-  for (int l = 0; l < n; l++) d[l] = h2f(s[l]);
-#endif
-}
 void half2f_row(float *d, const u32 *s, int shift, int n) {
 #ifdef __AVX512F__
   for (int l = 0; l < n; l += 16)
     _mm512_storeu_ps(d + l, _mm512_cvtph_ps(_mm512_cvtepi32_epi16(_mm512_srli_epi32(_mm512_loadu_si512(s + l), (unsigned)shift))));
+#elif defined(__F16C__)
+  for (int l = 0; l < n; l += 8) {
+    __m256i x = _mm256_and_si256(_mm256_srli_epi32(_mm256_loadu_si256((const void *)(s + l)), shift), _mm256_set1_epi32(0xffff));
+    __m128i p = _mm_packus_epi32(_mm256_castsi256_si128(x), _mm256_extracti128_si256(x, 1));
+    _mm256_storeu_ps(d + l, _mm256_cvtph_ps(p));
+  }
 #else
-  u32 t[MAXLANE];
-  for (int l = 0; l < n; l++) t[l] = s[l] >> shift & 0xffff;
-  h2f_row(d, t, n);
+  for (int l = 0; l < n; l++) d[l] = h2f(s[l] >> shift & 0xffff);
 #endif
 }
+void h2f_row(float *d, const u32 *s, int n) { half2f_row(d, s, 0, n); }
 void f2h_row(u32 *d, const float *s, int n) {
 #ifdef __AVX512F__
   for (int l = 0; l < n; l += 16)
