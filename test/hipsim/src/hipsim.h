@@ -195,16 +195,13 @@ typedef struct Wave {
 typedef struct {
   u64 bank_cycles, ideal_cycles, bytes, seg64, seg128, accesses, private_bytes;
 } MemStat;
-typedef struct {
-  u32 *dword, *byte; // last access: signals<<16 | wave<<8 | 1; of a byte where its dword's are mixed (memops.c)
-  u32 *inst;         // per dword: instruction index of it
-} LdsHistory;
 typedef struct Worker {
   struct Launch *ln;
   int id;
   u8 *lds;
   u32 lds_size;
-  LdsHistory written, read;
+  u32 *lds_w, *lds_r;   // per byte: last write / read: signals<<16 | wave<<8 | 1
+  u32 *lds_wi, *lds_ri; // per dword: instruction index of it
   Wave *waves;
   int nwaves;
   u8 *scratch;

@@ -302,8 +302,8 @@ static void run_workgroup(Worker *k) {
   k->nwaves = n;
   k->lds_size = ln->lds_size;
   memset(k->lds, env.poison ? 0xff : 0, ln->lds_size);
-  memset(k->written.dword, 0, ((size_t)ln->lds_size + 3) & ~3u);
-  memset(k->read.dword, 0, ((size_t)ln->lds_size + 3) & ~3u);
+  memset(k->lds_w, 0, ln->lds_size * 4);
+  memset(k->lds_r, 0, ln->lds_size * 4);
   for (int i = 0; i < n; i++) {
     wave_init(k, &k->waves[i], i);
     order[i] = env.order == ORDER_REVERSE ? n - 1 - i : i;
@@ -373,12 +373,10 @@ static void worker_prepare(Worker *k, Launch *ln, int id) {
   if (!k->waves) {
     k->waves = big(sizeof(Wave) * MAXWAVES);
     k->lds = big(MAXLDS + 64);
-    for (int i = 0; i < 2; i++) {
-      LdsHistory *h = i ? &k->read : &k->written;
-      h->dword = big(MAXLDS + 256);
-      h->byte = big(MAXLDS * 4 + 256);
-      h->inst = big(MAXLDS + 256);
-    }
+    k->lds_w = big(MAXLDS * 4 + 256);
+    k->lds_r = big(MAXLDS * 4 + 256);
+    k->lds_wi = big(MAXLDS + 256);
+    k->lds_ri = big(MAXLDS + 256);
   }
   size_t need = (size_t)((ln->k->priv + 3) & ~3u) * ln->wave * ln->nwaves + 4096;
   if (need > k->scratch_size) {

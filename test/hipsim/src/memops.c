@@ -104,40 +104,24 @@ static const char *other_inst(Wave *w, u32 idx, char *buf, size_t n) {
   }
   return "?";
 }
-// LDS bookkeeping: who touched it last, and that wave's signal count then (16 bits, compared modulo 2^16; lds_age keeps old
-// entries from coming around again). An access by another wave is ordered before this one if that wave passed a barrier after
-// it which this wave has waited for: its signal count then is below our wait count. An entry a dword, as long as its bytes have
-// one history; else MIXED, and an entry a byte.
+// LDS bookkeeping per byte: who touched it last, and that wave's signal count then (16 bits, compared modulo 2^16; lds_age
+// keeps old entries from coming around again). An access by another wave is ordered before this one if that wave passed a
+// barrier after it which this wave has waited for: its signal count then is below our wait count.
 #define COUNT(e) ((u16)((e) >> 16))
 #define NOT_BEFORE(e, count) ((i16)(u16)(COUNT(e) - (u16)(count)) >= 0)
-enum { MANY = 0xff00, MIXED = 2 };   // several waves; no entry: bit 0 of those is set, of 0 none
-static u32 *entries_of(LdsHistory *h, u32 addr) {
-  u32 *all = &h->dword[addr / 4], *each = &h->byte[addr & ~3u];
-  if (*all != MIXED) each[0] = each[1] = each[2] = each[3] = *all;
-  *all = MIXED;
-  return each;
-}
-static void entries_join(LdsHistory *h, u32 addr) {
-  const u32 *each = &h->byte[addr & ~3u];
-  if (each[0] == each[1] && each[0] == each[2] && each[0] == each[3]) h->dword[addr / 4] = each[0];
-}
-static void entry_age(u32 *e, u32 waits) {
-  if (*e && *e != MIXED && !NOT_BEFORE(*e, waits - 1)) *e = (*e & 0xffff) | (waits - 1) << 16;
-}
+enum { MANY = 0xff00 };   // several waves
 void lds_age(Worker *k, u32 waits) {
-  for (int r = 0; r < 2; r++)
-    for (u32 i = 0; i < k->lds_size; i++) {
-      LdsHistory *h = r ? &k->read : &k->written;
-      if (i % 4 == 0) entry_age(&h->dword[i / 4], waits);
-      if (h->dword[i / 4] == MIXED) entry_age(&h->byte[i], waits);
+  for (u32 i = 0; i < k->lds_size; i++)
+    for (int r = 0; r < 2; r++) {
+      u32 *e = r ? &k->lds_r[i] : &k->lds_w[i];
+      if (*e && !NOT_BEFORE(*e, waits - 1)) *e = (*e & 0xffff) | (waits - 1) << 16;
     }
 }
 static void lds_slow(Wave *w, const Inst *in, int lane, u32 addr, int bytes, int write, int atomic) {
   Worker *k = w->wk;
   const u32 sig = w->signals & 0xffff, wt = w->waits & 0xffff, me = w->id << 8 | 1 | (atomic ? 2 : 0), tag = sig << 16 | me;
+  u32 *W = k->lds_w + addr, *R = k->lds_r + addr;
   char b[400];
-  for (u32 at = addr & ~3u; at < addr + bytes; at += 4) entries_of(&k->written, at), entries_of(&k->read, at);
-  u32 *W = k->written.byte + addr, *R = k->read.byte + addr;
   for (int i = 0; i < bytes; i++) {
     u32 o = W[i], r = R[i];
     if ((!write || atomic) && !o && env.check_lds_init)
@@ -147,22 +131,20 @@ static void lds_slow(Wave *w, const Inst *in, int lane, u32 addr, int bytes, int
     // a load may be an atomic load, so it does not race with an atomic
     if (o && env.check_races && (o & MANY) != (me & MANY) && NOT_BEFORE(o, wt) && !((atomic || !write) && (o & 2)))
       kernel_fail(w, in, lane, "LDS race: wave %d %s byte %u that wave %u wrote since the last barrier, by %s", w->id,
-          write ? (atomic ? "updates" : "writes") : "reads", addr + i, o >> 8 & 255, other_inst(w, k->written.inst[(addr + i) / 4], b, sizeof b));
+          write ? (atomic ? "updates" : "writes") : "reads", addr + i, o >> 8 & 255, other_inst(w, k->lds_wi[(addr + i) / 4], b, sizeof b));
     if (write && !atomic && r && env.check_races && (r & MANY) != (me & MANY) && NOT_BEFORE(r, wt)) {
       char who[32] = "several other waves";
       if ((r & MANY) != MANY) snprintf(who, sizeof who, "wave %u", r >> 8 & 255);
       kernel_fail(w, in, lane, "LDS race: wave %d writes byte %u that %s read since the last barrier, by %s", w->id, addr + i, who,
-          other_inst(w, k->read.inst[(addr + i) / 4], b, sizeof b));
+          other_inst(w, k->lds_ri[(addr + i) / 4], b, sizeof b));
     }
     if (write) W[i] = tag;
     else R[i] = r && (r & MANY) != (me & MANY) && NOT_BEFORE(r, wt) ? (u32)(NOT_BEFORE(r, sig) ? COUNT(r) : sig) << 16 | MANY | 1 : tag;
   }
-  for (u32 at = addr & ~3u; at < addr + bytes; at += 4) entries_join(&k->written, at), entries_join(&k->read, at);
 }
-// n entries that are one: n is 1, 4 or a multiple of 16
+// n entries that are one: n is 4 or a multiple of 16
 typedef u32 Four __attribute__((vector_size(16), aligned(4), may_alias));
 static inline bool same(const u32 *p, int n) {
-  if (n == 1) return true;
 #ifdef __AVX512F__
   if (n != 4) {
     const __m512i all = _mm512_set1_epi32((i32)*p);
@@ -179,50 +161,27 @@ static inline bool same(const u32 *p, int n) {
   return !(half[0] | half[1]);
 }
 static inline void set(u32 *p, u32 x, int n) {
-  if (n == 1) *p = x;
-  else for (int i = 0; i < n; i += 4) *(Four *)(p + i) = (Four){x, x, x, x};
+  for (int i = 0; i < n; i += 4) *(Four *)(p + i) = (Four){x, x, x, x};
 }
-// n dwords from addr on that have one history: whether nothing is to be said of the access, which is then noted.
+// The bytes [addr, addr + n) that have one history: whether nothing is to be said of the access, which is then noted.
 static inline bool lds_note(Wave *w, const Inst *in, u32 addr, int n, int write) {
   Worker *k = w->wk;
-  const u32 sig = w->signals & 0xffff, wt = w->waits & 0xffff, wave = w->id << 8, tag = sig << 16 | wave | 1, at = addr / 4;
-  u32 *W = k->written.dword + at, *R = k->read.dword + at, o = *W, r = *R;
-  if (o == MIXED || r == MIXED || !same(W, n) || !same(R, n) || (o && (o & MANY) != wave && NOT_BEFORE(o, wt))) return false;
+  const u32 sig = w->signals & 0xffff, wt = w->waits & 0xffff, wave = w->id << 8, tag = sig << 16 | wave | 1;
+  u32 *W = k->lds_w + addr, *R = k->lds_r + addr, o = *W, r = *R;
+  if (!same(W, n) || !same(R, n) || (o && (o & MANY) != wave && NOT_BEFORE(o, wt))) return false;
   if (!write && r == tag) return o != 0;
   const bool others = r && (r & MANY) != wave && NOT_BEFORE(r, wt);
   if (write) {
     if (others) return false;
     set(W, tag, n);
-    set(k->written.inst + at, in->idx, n);
+    for (int i = 0; i < n / 4; i++) k->lds_wi[addr / 4 + i] = in->idx;
     return true;
   }
   if (!o) return false;
   u32 now = tag;
   if (others) now = (r & MANY) == MANY && NOT_BEFORE(r, sig) ? r : sig << 16 | MANY | 1;
   if (now != r) set(R, now, n);
-  set(k->read.inst + at, in->idx, n);
-  return true;
-}
-// One or two bytes of a dword that this wave, or nobody since the barrier, has used: the same.
-static bool lds_note_bytes(Wave *w, const Inst *in, u32 addr, int bytes, int write) {
-  Worker *k = w->wk;
-  const u32 sig = w->signals & 0xffff, wt = w->waits & 0xffff, wave = w->id << 8, tag = sig << 16 | wave | 1, at = addr / 4;
-  LdsHistory *both[2] = {&k->written, &k->read};
-  u32 last[2];
-  for (int i = 0; i < 2; i++) {
-    const u32 all = both[i]->dword[at], *each = both[i]->byte + addr;
-    last[i] = all == MIXED ? each[0] : all;
-    if (all == MIXED && each[bytes - 1] != each[0]) return false;
-    if (last[i] && (last[i] & MANY) != wave && NOT_BEFORE(last[i], wt)) return false;
-  }
-  if (!write && !last[0]) return false;
-  LdsHistory *h = both[!write];
-  if (last[!write] != tag) {
-    entries_of(h, addr);
-    h->byte[addr] = h->byte[addr + bytes - 1] = tag;
-    entries_join(h, addr);
-  }
-  h->inst[at] = in->idx;
+  for (int i = 0; i < n / 4; i++) k->lds_ri[addr / 4 + i] = in->idx;
   return true;
 }
 static void lds_touch(Wave *w, const Inst *in, int lane, u32 addr, int bytes, int write, int atomic) {
@@ -234,15 +193,24 @@ static void lds_touch(Wave *w, const Inst *in, int lane, u32 addr, int bytes, in
     if ((u64)addr + bytes > 65536) kernel_fail(w, in, lane, "LDS offset %u is beyond 64 KiB", addr);
   }
   if (!env.check_races && !env.check_lds_init) return;
-  // dwords that have one history: the usual case, decided once for four of them, or for each
+  const u32 sig = w->signals & 0xffff, wt = w->waits & 0xffff, wave = w->id << 8, tag = sig << 16 | wave | 1;
+  // dwords whose bytes have one history: the usual case, decided once for four of them, or for each
   if (!((addr | bytes) & 3) && !atomic) {
-    if (bytes == 16 && lds_note(w, in, addr, 4, write)) return;
-    for (; bytes && lds_note(w, in, addr, 1, write); addr += 4) bytes -= 4;
+    if (bytes == 16 && lds_note(w, in, addr, 16, write)) return;
+    for (; bytes && lds_note(w, in, addr, 4, write); addr += 4) bytes -= 4;
     if (!bytes) return;
   }
-  if (bytes <= 2 && !atomic && (addr & 3) + bytes <= 4 && lds_note_bytes(w, in, addr, bytes, write)) return;
+  if (bytes <= 2 && !atomic) {   // one or two bytes this wave, or nobody since the barrier, has used
+    u32 *W = k->lds_w + addr, *R = k->lds_r + addr, o = W[0], r = R[0];
+    if (W[bytes - 1] == o && R[bytes - 1] == r && !(o && (o & MANY) != wave && NOT_BEFORE(o, wt)) && !(r && (r & MANY) != wave && NOT_BEFORE(r, wt)) && (write || o)) {
+      u32 *e = write ? W : R;
+      e[0] = e[bytes - 1] = tag;
+      (write ? k->lds_wi : k->lds_ri)[addr / 4] = in->idx;
+      return;
+    }
+  }
   lds_slow(w, in, lane, addr, bytes, write, atomic);
-  u32 *last = write ? k->written.inst : k->read.inst;
+  u32 *last = write ? k->lds_wi : k->lds_ri;
   for (int i = 0; i < bytes; i += 4) last[(addr + i) / 4] = in->idx;
 }
 static void lds_stats(Wave *w, const Inst *in, const u64 *addr, u64 m, int bytes) {
@@ -432,7 +400,7 @@ static void lds_access(Wave *w, const Inst *in, const Mem *k, const u64 *addr, u
   // lanes one behind the other that have one history are judged at once
   const u64 first = m ? addr[__builtin_ctzll(m)] : 0, row = (u64)bytes * (u64)w->n;
   if (!(m == w->full && !((first | bytes) & 3) && k->op != OP_ATOMIC && first + row <= w->wk->lds_size && (env.check_races || env.check_lds_init) &&
-          all_of(addr, first, bytes, m, w->n) && lds_note(w, in, (u32)first, (int)row / 4, write)))
+          all_of(addr, first, bytes, m, w->n) && lds_note(w, in, (u32)first, (int)row, write)))
     EACH(l, m) lds_touch(w, in, l, (u32)addr[l], bytes, write, k->op == OP_ATOMIC);
   if (env.report) lds_stats(w, in, addr, m, bytes);
   if (k->op == OP_LOAD) load_from(w, in, k, addr, m, w->wk->lds);
