@@ -1007,12 +1007,14 @@ static void long_sums(void) {
         {ATTN_F32, ATTN_F64, 9001, 33, 1, 2}, {ATTN_F32, ATTN_F32, 9001, 260, 0, 2}, {ATTN_F16, ATTN_F32, 131072, 32, 0, 2}, {ATTN_BF16, ATTN_F64, 9001, 64, 1, 2},
         /* more rows than are taken in parts: one sum as long as the keys, carried now and then */
         {ATTN_F32, ATTN_F32, 3000, 64, 0, 70}, {ATTN_F32, ATTN_F64, 2500, 33, 1, 70}, {ATTN_F32, ATTN_F32, 2500, 128, 0, 70},
+        {ATTN_F16, ATTN_F32, 10000, 64, 0, 70}, {ATTN_BF16, ATTN_F32, 10000, 128, 0, 70},
         /* so many keys that the parts have long sums too */
         {ATTN_F32, ATTN_F32, 450000, 128, 0, 1}};
     registered();
     for (size_t n = 0; n < sizeof cases / sizeof *cases; n++) {
         proof_case c;
         attn_desc *d = &c.d;
+        if (cases[n].rows > 2 && !built(cases[n].dtype)) continue;
         shape(&c, 1, cases[n].rows, 1, 1, 1, cases[n].dim, 0, cases[n].dtype);
         d->o.dtype = cases[n].out;
         d->k.stride[0] = d->k.stride[1] = d->k.stride[2] = d->v.stride[0] = d->v.stride[1] = d->v.stride[2] = ATTN_BROADCAST;
@@ -1023,12 +1025,12 @@ static void long_sums(void) {
         for (int64_t e = 0; e < d->head_dim; e++) element_put((void *)(uintptr_t)d->v.data, d->v.dtype, e, 0.7 - 0.01 * (double)(e % 64));
         d->kv_len = cases[n].keys;
         CHECK(!proof_call(&c, 0), "%s", c.message);
-        for (int64_t i = 0; i < d->q_len; i++) {
+        for (int64_t i = 0; i < d->q_len; i++) {         /* weights are all 1: no type rounds them */
             const double want = log((double)d->kv_len), u = d->o.dtype == ATTN_F16 ? 0x1p-11 : 0x1p-24;
             CHECK(absolute((double)d->lse[i] - want) <= 8 * 0x1p-24 * (want + 4), "dtype %d, %lld keys: lse %.9g, not %.9g", d->q.dtype, (long long)d->kv_len, (double)d->lse[i], want);
             for (int64_t e = 0; e < d->head_dim; e++) {
                 const double x = element_get(d->o.data, d->o.dtype, i * d->head_dim + e), v = element_get(d->v.data, d->v.dtype, e);
-                CHECK(absolute(x - v) <= (64 * 0x1p-24 + u + 2 * hip_p_unit(d)) * absolute(v), "dtype %d, dim %d, %lld keys: o %.9g, v %.9g", d->q.dtype, (int)d->head_dim,
+                CHECK(absolute(x - v) <= (64 * 0x1p-24 + u) * absolute(v), "dtype %d, dim %d, %lld keys: o %.9g, v %.9g", d->q.dtype, (int)d->head_dim,
                       (long long)d->kv_len, x, v);
             }
         }
@@ -1068,6 +1070,14 @@ static void no_query(void) {
     registered(), bind(&c);
     CHECK(!attn_query(&c.d, NULL, &plan) && plan.splits == 1, "%s", c.message);
     CHECK(!proof_call(&c, 0), "%s", c.message);
+    c.d.q.data = c.d.o.data = NULL;                      /* nobody reads or writes there */
+    CHECK(!attn_forward(&c.d), "without q and o: %s", c.message);
+    hip_place p;
+    hip_place_make(&c, &p, HIP_STREAM);
+    CHECK(!attn_forward(&p.d), "the same on the device: %s", c.message);
+    p.d.q.data = &c, p.d.o.data = &c;
+    CHECK(!attn_forward(&p.d), "q and o somewhere: %s", c.message);
+    hip_place_free(&c, &p);
     proof_free(&c);
 }
 /* Every type of o beside every type of q, k and v, where all rows are aligned and where none is. */
