@@ -676,7 +676,7 @@ typedef struct attn_plan {
     X(ERR_GPU_MEMORY,       163, "out of device memory") \
     X(ERR_GPU_POINTER,      164, "a pointer is not device memory of the device named") \
     X(ERR_GPU_WORKSPACE,    165, "the workspace is not device memory") \
-    X(ERR_GPU_STICKY,       166, "the GPU reports an error of an earlier call") \
+    X(ERR_GPU_STICKY,       166, "a kernel, of this call or an earlier one, has failed: the GPU takes no more") \
     X(ERR_GPU,              167, "the GPU runtime reports an error: see the message buffer") \
     X(ERR_MPI_COMM,         180, "MPI is not running, or the communicator is MPI_COMM_NULL or joins two groups") \
     X(ERR_MPI_SPLIT,        181, "attn_mpi is NULL, or its split is neither ATTN_MPI_RANGES nor ATTN_MPI_ZIGZAG") \
