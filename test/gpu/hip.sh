@@ -176,6 +176,9 @@ compile_only() { # full or nothing: a unit of all kernels takes two minutes of -
         one_after_the_other
     fi
     rm -f build/hip/other.o
+    # test-cuda's programs, which CI has no GPU to run on: the names that they use
+    if [ -z "$nvcc" ]; then absent "no nvcc on the path, the tests by CUDA's names"
+    else how=compiled compiled "the tests by CUDA's names" make -s build/cuda/hip_wrap.o build/cuda/hip_unit.o build/cuda/hip_grid.o; fi
 }
 
 case ${1:-} in

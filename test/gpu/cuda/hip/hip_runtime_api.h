@@ -15,6 +15,7 @@ typedef enum cudaStreamCaptureMode cudaStreamCaptureMode;
 #define hipDeviceAttribute_t enum cudaDeviceAttr
 #define hipFuncAttribute enum cudaFuncAttribute
 #define hipMemcpyKind enum cudaMemcpyKind
+#define hipMemcpyDeviceToDevice cudaMemcpyDeviceToDevice
 #define hipDeviceGetAttribute cudaDeviceGetAttribute
 #define hipDeviceSynchronize cudaDeviceSynchronize
 #define hipFuncSetAttribute cudaFuncSetAttribute
