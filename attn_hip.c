@@ -308,13 +308,13 @@ enum {
 #define GPU_WMMA12_BF16(a, b, c) __builtin_amdgcn_wmma_f32_16x16x16_bf16_w32_gfx12(a, b, c)
 #endif
 
-/* Instructions with a name of their own on each side. Within one unit in the last place, subnormal
- * results may be 0. */
 #if defined(__HIP_DEVICE_COMPILE__)
 #if __has_builtin(__builtin_amdgcn_exp2f) /* in a line of its own: gcc 9 does not know the word */
 #define GPU_HAS_EXP2 1
 #endif
 #endif
+/* Instructions with a name of their own on each side. Within one unit in the last place, subnormal
+ * results may be 0. */
 __device__ static inline float gpu_exp2(float x) {
 #if defined(GPU_HAS_EXP2)
     return __builtin_amdgcn_exp2f(x);
@@ -7913,7 +7913,7 @@ static attn_status gpu_say(attn_plan *plan, attn_status s, const char *format, .
    of a launch that it refuses, too, and from 7.0 on remembers it: after that one all is well. */
 static bool gpu_is_sticky(hipError_t e) {
 #if GPU_ON_CUDA
-    if (e == cudaErrorLaunchFailure || e == cudaErrorMisalignedAddress ||
+    if (e == hipErrorLaunchFailure || e == cudaErrorMisalignedAddress ||
         e == cudaErrorIllegalInstruction || e == cudaErrorHardwareStackError ||
         e == cudaErrorInvalidPc || e == cudaErrorInvalidAddressSpace)
         return true;
