@@ -19,6 +19,7 @@ BINARY = re.compile(r"(?<=\s)(" + "|".join(re.escape(o) for o in sorted(OTHER, k
 NUMBER = re.compile(r"(?<![\w.])(0[xX][0-9a-fA-F]+|\d+\.?\d*(?:[eE][-+]?\d+)?|\.\d+)([uUlLfF]*)(?![\w.])")
 HEADER = re.compile(r"\s*(?:(?:if|for|while|switch)\s*(?=\()|else\b|do\b|case\b[^:?]*:|default\s*:|ATTN__UNROLL\b|ATTN__EACH\b)")
 DECLARATION = re.compile(r"(?:(?!return\b|goto\b|else\b)\w+[\s*]+)+\w+\s*(?:[=,\[(]|$)|typedef\b|extern\b|enum\b|struct\b|union\b")
+FENCE = re.compile(r"\s*gpu_fence\(\);")
 NO_DELETION = re.compile(r"(?:break|continue)$|return\b.|,|gpu_fence\(\)$")     # a jump is changed by branches(); no value to return is no fault but undefined; a compiler's order changes registers alone
 COMMUTATIVE = {"attn__max", "attn__min", "attn__disjoint", "fmax", "fmin", "fmaxf", "fminf", "max64", "min64"}
 EQUALITY = {"strcmp", "memcmp"}         # behind a "!"
@@ -85,7 +86,7 @@ def operators(code):
 def branches(code):
     for m in re.finditer(r"\b(if|while)\s*(\()", code):
         end = closing(code, m.start(2))
-        if end:
+        if end and not FENCE.match(code, end):
             for new in ("0", "1") if m.group(1) == "if" else ("0",):
                 yield Change(m.start(2), end, f"({new})", "condition")
     for m in re.finditer(r"\belse(?=\s*\{)", code):

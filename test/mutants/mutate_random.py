@@ -465,7 +465,8 @@ class Bench(Spliced):
 # ------------------------------------------------------------------------------------------------ attn_hip.c
 class Hip(Learning):
     """attn_hip.c in the simulator, by the tests of test/mutants/hip_mutate.py, those of hip_unit one by one. Only the kernels that a mutant changes are
-    compiled (test/mutants/hip_splice.py). --fast: on the first chip alone, tests of up to twelve seconds, sixty of them; what is emulated has few tests, and all of them."""
+    compiled (test/mutants/hip_splice.py). --fast: on the first chip whose code differs, of those whose work is cut into small pieces before the others, tests of up to twelve seconds, sixty of
+    them; what is emulated has few tests, and all of them."""
     name = file = "attn_hip.c"
     share, QUICK, SLOW = 1, 60, 12
 
@@ -518,7 +519,7 @@ class Hip(Learning):
     def judge(self, mutant, directory):
         rows, chips = hip_mutate.kind(self.source, mutant.start)
         differs, spent = False, [0]
-        for chip in chips[:1] if self.fast else chips:
+        for chip in sorted(chips, key=lambda c: c not in hip_splice.DEFINES) if self.fast else chips:
             source, own = self.unchanged(chip, rows), directory / chip
             wrong, different = source.build(mutant.text, own)
             if wrong:
@@ -528,6 +529,8 @@ class Hip(Learning):
             differs, found = True, self.noticed(self.tests[chip, rows], mutant, own, spent, self.quick(chip))
             if found:
                 return "caught", f"by {found}"
+            if self.fast:
+                break
         return ("SURVIVED" if differs else "same object"), ""
 
 
