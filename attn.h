@@ -1460,10 +1460,13 @@ ATTN__NOINLINE double attn__exp(double x) {
     int64_t n = (int64_t)(x * 1.4426950408889634 + (x < 0 ? -0.5 : 0.5));
     double r =
         (x - (double)n * 6.93147180369123816490e-01) - (double)n * 1.90821492927058770002e-10;
-    double p = 1;
-    /* Taylor, |r| <= 0.35 */
-    for (int k = 14; k >= 1; k--) p = 1 + p * r / k;
-    return attn__ldexp(p, n);
+    /* Taylor, |r| <= 0.35: 1 / k!, for a division takes as long as ten products */
+    static const double inverse[14] = {1.0, 1.0 / 2, 1.0 / 6, 1.0 / 24, 1.0 / 120, 1.0 / 720,
+        1.0 / 5040, 1.0 / 40320, 1.0 / 362880, 1.0 / 3628800, 1.0 / 39916800, 1.0 / 479001600,
+        1.0 / 6227020800.0, 1.0 / 87178291200.0};
+    double p = 0;
+    for (int k = 13; k >= 0; k--) p = (p + inverse[k]) * r;
+    return attn__ldexp(1 + p, n);
 }
 
 ATTN__NOINLINE double attn__log(double x) {
@@ -5995,21 +5998,28 @@ static void attn__std_unit(const void *arg, int64_t u, char *scratch) {
     attn__standard_backward(job, &s, kv_head, block, scratch);
 }
 #endif
-/* dbias: blocks of keys of each distinct (batch entry, head) of the bias. */
+/* dbias: blocks of keys of each distinct (batch entry, heads of a group) of the bias; of one row for
+ * all queries the heads have units of their own. */
+static int64_t attn__bwd_bias_together(const attn__bwd *job) {
+    return job->d->bias.stride[2] ? job->group : 1;
+}
+static int64_t attn__bwd_bias_heads(const attn__bwd *job) {
+    return job->d->bias.stride[1] ? job->d->heads / attn__bwd_bias_together(job) : 1;
+}
 static int64_t attn__bwd_bias_blocks(const attn__bwd *job) {
     return attn__ceil_div(job->d->kv_len, job->BK - 16);
 }
 static int64_t attn__bwd_bias_units(const attn__bwd *job) {
     const attn_desc *d = job->d;
     if (!job->g->dbias) return 0;
-    return (d->bias.stride[0] ? d->batch : attn__min(d->batch, 1)) *
-           (d->bias.stride[1] ? d->heads : 1) * attn__bwd_bias_blocks(job);
+    return (d->bias.stride[0] ? d->batch : attn__min(d->batch, 1)) * attn__bwd_bias_heads(job) *
+           attn__bwd_bias_blocks(job);
 }
 static void attn__bwd_bias_unit(const void *arg, int64_t u, char *scratch) {
     const attn__bwd *job = (const attn__bwd *)arg;
-    int64_t blocks = attn__bwd_bias_blocks(job), heads = job->d->bias.stride[1] ? job->d->heads : 1;
-    attn__backward_bias(
-        job, u / blocks / heads, u / blocks % heads, u % blocks * (job->BK - 16), scratch);
+    int64_t blocks = attn__bwd_bias_blocks(job), heads = attn__bwd_bias_heads(job);
+    attn__backward_bias(job, u / blocks / heads, u / blocks % heads * attn__bwd_bias_together(job),
+        u % blocks * (job->BK - 16), scratch);
 }
 /* dsink = - sum of exp(sink - lse) delta over batch and rows, in order, in f64 */
 static int64_t attn__bwd_sink_units(const attn__bwd *job) {
@@ -6376,23 +6386,21 @@ ATTN__INLINE int attn__mask_hides(const unsigned char *p) {
     memcpy(x, p, sizeof x);
     return !(x[0] | x[1] | x[2] | x[3]);
 }
-/* lo .. hi of row r end where the mask shows a key; the same by bias, to whole vectors. */
-ATTN__NOINLINE void attn__group_trim(attn__group *g, int64_t r) {
+/* [*lo, *hi), keys of q's row, ends where the mask shows one; the same by bias, to whole vectors. */
+ATTN__NOINLINE void attn__trim(const attn__query *q, int64_t *plo, int64_t *phi) {
     const attn__kernels *isa = attn__isa();
-    const attn_desc *d = g->u->job->d;
-    const attn__query q = attn__group_row(g, r);
-    int64_t lo = q.lo, hi = q.hi;
+    const attn_desc *d = q->d;
+    int64_t lo = *plo, hi = *phi;
     if (d->mask.data) {
-        const unsigned char *seen =
-            (const unsigned char *)d->mask.data + attn__bias_at(d, q.s, d->mask.stride, q.i, q.h);
+        const unsigned char *seen = (const unsigned char *)d->mask.data +
+                                    attn__bias_at(d, q->s, d->mask.stride, q->i, q->h);
         while (lo + 32 <= hi && attn__mask_hides(seen + lo)) lo += 32;
         while (lo < hi && !seen[lo]) lo++;
         while (lo + 32 <= hi && attn__mask_hides(seen + hi - 32)) hi -= 32;
         while (lo < hi && !seen[hi - 1]) hi--;
-        if (lo < hi && memchr(seen + lo, 0, (size_t)(hi - lo))) g->holes |= 1u << r;
     }
     const int64_t at =
-        !ATTN__SMALL && d->bias.data ? attn__bias_at(d, q.s, d->bias.stride, q.i, q.h) : 0;
+        !ATTN__SMALL && d->bias.data ? attn__bias_at(d, q->s, d->bias.stride, q->i, q->h) : 0;
     if (!ATTN__SMALL && d->bias.data && lo < hi &&
         (attn__hidden_by_bias(d, at + lo) || attn__hidden_by_bias(d, at + hi - 1))) {
         int64_t first = hi, last = lo; /* of the panels that are not hidden: read forwards */
@@ -6408,8 +6416,20 @@ ATTN__NOINLINE void attn__group_trim(attn__group *g, int64_t r) {
         while (lo + isa->W <= hi && isa->bias_hides(d, at + hi - isa->W, isa->W)) hi -= isa->W;
         if (hi - lo < isa->W && isa->bias_hides(d, at + lo, hi - lo)) lo = hi;
     }
-    g->lo[r] = lo;
-    g->hi[r] = hi;
+    *plo = lo;
+    *phi = hi;
+}
+/* lo .. hi of row r likewise, and whether the mask hides keys between. */
+ATTN__NOINLINE void attn__group_trim(attn__group *g, int64_t r) {
+    const attn__query q = attn__group_row(g, r);
+    const attn_desc *d = q.d;
+    attn__trim(&q, &g->lo[r], &g->hi[r]);
+    const int64_t n = g->hi[r] - g->lo[r];
+    if (d->mask.data && n > 0 &&
+        memchr((const unsigned char *)d->mask.data +
+                   attn__bias_at(d, q.s, d->mask.stride, q.i, q.h) + g->lo[r],
+            0, (size_t)n))
+        g->holes |= 1u << r;
 }
 /* Row r sees keys [lo[r], hi[r]), or none. */
 ATTN__INLINE void attn__group_row_range(attn__group *g, int64_t r) {
@@ -6928,9 +6948,10 @@ static int64_t attn__wide_rows(const attn__kernels *isa, int64_t rows) {
                : ATTN__GROUP_ROWS;
 }
 /* One key split [k0, k1) of a unit: blocks of keys outside, groups of rows, as equal as may be,
- * inside. `finish`: there is no other split, so a group is written out while it is in L1. */
-static void attn__flash_split(
-    attn__head *gang, int64_t heads, int64_t ldq, int64_t k0, int64_t k1, int finish) {
+ * inside. `finish`: there is no other split, so a group is written out while it is in L1. `bold`:
+ * few rows read values where they lie though a mask or a bias may hide keys (flash_split). */
+static void attn__flash_blocks(
+    attn__head *gang, int64_t heads, int64_t ldq, int64_t k0, int64_t k1, int finish, int bold) {
     const attn__kernels *isa = attn__isa();
     const attn__rows *u = gang->u;
     const attn__flash *job = u->job;
@@ -6954,17 +6975,24 @@ static void attn__flash_split(
         thin && u->s.q_used * job->group <= isa->MR && job->BN >= ATTN__THIN_CHUNK
             ? ATTN__THIN_BLOCK
             : job->BN;
-    /* no row sees all of a block left of `first`: those are as long as job->BN, and are not counted out */
-    const int64_t begin = k0 + (first - k0) / job->BN * job->BN;
+    /* few rows: all of them see [inner, outer), whose values are read where they lie */
+    int64_t inner = 0, outer = 0;
+    /* no row sees all of a block before this one */
+    int64_t begin = k0 + (first - k0) / job->BN * job->BN;
+    /* dropout's words come in fours */
+    if (thin && !d->mask.data && !d->bias.data && !(d->dropout > 0)) {
+        int64_t lo, hi;
+        attn__range(d, &u->s, attn__row_query(u, 0), &lo, &outer);
+        attn__range(d, &u->s, u->s.q_used - 1, &inner, &hi);
+        begin = first;
+    }
     for (int64_t kb = begin, ke; kb < last; kb = ke) {
         attn__kv_block all = {kb, 0, kb, job->v_pad, gang->t.V, 0, 0, empty, 0, thin, 0,
             job->bf16_qk && !thin, job->bf16_pv && !thin};
-        for (int64_t keys = longer;; keys = job->BN) {
-            ke = attn__min(kb + keys, last);
-            all.thin_v = thin && !d->mask.data && !d->bias.data &&
-                         attn__all_see(d, &u->s, attn__row_query(u, 0), u->s.q_used - 1, kb, ke);
-            if (all.thin_v || keys == job->BN) break;
-        }
+        all.thin_v = bold || (inner <= kb && kb < outer);
+        ke = attn__min(kb + (all.thin_v ? longer : job->BN), last);
+        if (all.thin_v && !bold) ke = attn__min(ke, outer);
+        else if (kb < inner && inner < outer) ke = attn__min(ke, inner);
         if (ke <= first) continue;
         all.ke = ke;
         if (job->span && (kb - k0) / job->span != span) {
@@ -6982,7 +7010,7 @@ static void attn__flash_split(
             attn__min(kb + job->BN, k1) - kb == 1 && !thin && d->head_dim <= ATTN__LONG_DIMS;
         const int done = finish && !folds && ke == last,
                   wide = all.whole && !thin && job->ld <= ATTN__SHORT_KEYS + ATTN__SCORE_PAD;
-        if (!ATTN__SMALL && heads > 1 && all.thin_v && all.whole) {
+        if (!ATTN__SMALL && heads > 1 && all.thin_v && all.whole && !bold) {
             attn__flash_gang(gang, heads, ldq, &all, done);
             continue;
         }
@@ -7009,6 +7037,26 @@ static void attn__flash_split(
         }
         if (empty) memset(t->O, 0, (size_t)(u->rows * job->v_pad) * sizeof *t->O);
         if (finish && (folds || empty || job->filter)) isa->finish(gang[h].u, t, 0, u->rows);
+    }
+}
+/* The same. Of few rows with a mask or a bias values are read where they lie, and a hidden one that is
+ * not finite makes O so, for 0 times it is NaN: such heads are computed once more, from copies that
+ * are looked at first. */
+static void attn__flash_split(
+    attn__head *gang, int64_t heads, int64_t ldq, int64_t k0, int64_t k1, int finish) {
+    const attn__rows *u = gang->u;
+    const attn_desc *d = u->job->d;
+    const int bold = attn__unit_thin(u) && (d->mask.data || d->bias.data);
+    attn__flash_blocks(gang, heads, ldq, k0, k1, finish && !bold, bold);
+    for (int64_t h = 0; h < heads && bold; h++) {
+        attn__head *one = gang + h;
+        const int64_t rows = attn__min(u->rows, u->s.q_used * u->job->group - u->row0);
+        uint32_t bad = 0; /* bit 31: an exponent of all ones */
+        for (int64_t r = 0; r < rows; r++)
+            for (int64_t c = 0; c < d->v_dim; c++)
+                bad |= (uint32_t)attn__size_bits(one->t.O[r * u->job->v_pad + c]) + 0x00800000u;
+        if (bad >> 31) attn__flash_blocks(one, 1, ldq, k0, k1, 0, 0);
+        if (finish) attn__isa()->finish(one->u, &one->t, 0, u->rows);
     }
 }
 /* Tile h of a gang, behind all others: what attn__gang_bytes counts. */
@@ -7170,28 +7218,40 @@ static int attn__bwd_rows(const attn__bwd *job, int64_t row, attn__bwd_tile *t) 
     for (int64_t r = 0; r < t->rows; r++) sum += job->bad[row + r];
     return sum != 0;
 }
-/* The groups of a tile; whether any row sees any key. */
+ATTN__INLINE attn__query attn__bwd_query(
+    const attn__bwd *job, const attn__sequence_view *s, const attn__bwd_tile *t, int64_t r) {
+    const int64_t row = t->row0 + r;
+    return attn__query_of(job->d, s, t->kv_head * job->group + row % job->group, row / job->group);
+}
+/* The groups of a tile, each with the keys that some row of it sees, without what a mask or a bias of
+ * -infinity hides at the ends; whether any row sees any key. */
 static int attn__bwd_groups(
     const attn__bwd *job, const attn__sequence_view *s, const attn__bwd_tile *t, attn__groups *gr) {
     const attn__kernels *isa = attn__isa();
     const attn_desc *d = job->d;
-    int any = 0;
+    const int trim = d->mask.data || d->bias.data;
+    int any = 0, all = attn__all_see(d, s, t->row0 / job->group,
+                     (t->row0 + t->rows - 1) / job->group, t->kb, t->ke);
     gr->n = 0;
-    gr->whole = attn__all_see(
-        d, s, t->row0 / job->group, (t->row0 + t->rows - 1) / job->group, t->kb, t->ke);
+    gr->whole = all;
     ATTN__EACH_TILE(isa, r, n, t->rows) {
-        int64_t first = gr->whole ? t->kb : t->ke, last = gr->whole ? t->ke : t->kb;
-        for (int64_t l = 0; l < n && !gr->whole; l++) {
+        int64_t first = all && !trim ? t->kb : t->ke, last = all && !trim ? t->ke : t->kb;
+        for (int64_t l = 0; l < n && (first > t->kb || last < t->ke); l++) {
             int64_t lo, hi;
             const int64_t i = (t->row0 + r + l) / job->group;
             attn__rows_see_inline(d, s, i, i, &lo, &hi);
             lo = attn__max(lo, t->kb);
             hi = attn__min(hi, t->ke);
+            if (trim && hi > lo) {
+                const attn__query q = attn__bwd_query(job, s, t, r + l);
+                attn__trim(&q, &lo, &hi);
+            }
             if (hi > lo) {
                 first = attn__min(first, lo);
                 last = attn__max(last, hi);
             }
         }
+        gr->whole &= first <= t->kb && last >= t->ke;
         gr->row[gr->n] = r;
         gr->row[gr->n + 1] = r + n;
         gr->first[gr->n] = first;
@@ -7232,11 +7292,6 @@ static void attn__bwd_products(
                 A[p] + r * lda[p], lda[p], B[p] + start * dim[p], isa->W * dim[p], dim[p],
                 C[p] + r * t->ld + start, t->ld, NULL);
         }
-}
-ATTN__INLINE attn__query attn__bwd_query(
-    const attn__bwd *job, const attn__sequence_view *s, const attn__bwd_tile *t, int64_t r) {
-    const int64_t row = t->row0 + r;
-    return attn__query_of(job->d, s, t->kv_head * job->group + row % job->group, row / job->group);
 }
 /* P and dS of the tile's rows against its packed keys: products 1 and 2 and the elementwise part.
  * For dbias dS is left as the gradient of the score, without the slope of the softcap. Returns
@@ -7371,7 +7426,8 @@ static int attn__bwd_pack(const attn__bwd *job, const attn__sequence_view *s,
 }
 static int attn__bwd_block(const attn__bwd *job, const attn__sequence_view *s, attn__bwd_tile *t) {
     int bad = attn__bwd_pack(job, s, t, t->K, t->dV); /* V for the check only */
-    memset(t->dK, 0, (size_t)(job->BK * (job->q_ld + job->v_ld)) * sizeof(float));
+    memset(t->dK, 0, (size_t)((t->ke - t->kb) * job->q_ld) * sizeof(float));
+    memset(t->dV, 0, (size_t)((t->ke - t->kb) * job->v_ld) * sizeof(float));
     return bad;
 }
 static void attn__bwd_store_keys(
@@ -7440,10 +7496,12 @@ static void attn__backward_bias(
     const int64_t width = attn__min(job->BK - 16, d->kv_len - column),
                   distinct = st[2] ? d->q_len : attn__min(d->q_len, 1);
     const int shared = st[2] == 0; /* one row takes the sums of all: each block's from zero */
+    const int64_t together = attn__bwd_bias_together(job), own = st[1] ? together : 1;
     float part[ATTN__BIAS_KEYS];
     double total[ATTN__BIAS_KEYS] = {0};
-    for (int64_t i = 0; i < distinct && !(d->flags & ATTN_ACCUMULATE); i++)
-        for (int64_t c = 0; c < width; c++) out[i * st[2] + c] = 0;
+    for (int64_t h = 0; h < own && !(d->flags & ATTN_ACCUMULATE); h++)
+        for (int64_t i = 0; i < distinct; i++)
+            for (int64_t c = 0; c < width; c++) out[h * st[1] + i * st[2] + c] = 0;
     for (int64_t b = b0; b < (st[0] ? b0 + 1 : d->batch); b++) {
         attn__sequence_view s = attn__sequence(d, b);
         const int64_t start = d->seq.start_k ? d->seq.start_k[b] : 0,
@@ -7453,7 +7511,7 @@ static void attn__backward_bias(
         t.kb = first / 4 * 4; /* dropout's words come in fours */
         t.ke = attn__min(column + width - start, s.k_len);
         if (t.ke <= first) continue;
-        for (int64_t h = h0; h < (st[1] ? h0 + 1 : d->heads); h++) {
+        for (int64_t h = h0; h < (st[1] ? h0 + own : d->heads); h += together) {
             if (t.kv_head != h / job->group) {
                 t.kv_head = h / job->group;
                 bad_keys = attn__bwd_pack(job, &s, &t, NULL, NULL);
@@ -7464,7 +7522,9 @@ static void attn__backward_bias(
                 if (!attn__bwd_scores(job, &s, &t, &gr, 1, &bad)) continue;
                 const int64_t at = first + start - column;
                 if (shared) memset(part, 0, sizeof part);
-                isa->bias_rows(job, &s, &t, h, first, (shared ? part : out) + at, bad);
+                for (int64_t l = 0; l < together; l++)
+                    isa->bias_rows(
+                        job, &s, &t, h + l, first, (shared ? part : out + l * st[1]) + at, bad);
                 for (int64_t c = 0; c < width && shared; c++) total[c] += (double)part[c];
             }
         }
@@ -8840,6 +8900,20 @@ ATTN__NOINLINE void attn__rotate(const attn_desc *d, float *row, int64_t positio
 static int64_t attn__append_width(const attn_desc *d) {
     return attn__round_up(attn__max(d->head_dim, d->v_dim), 8);
 }
+/* Elements [at, at + n) as f32, zeros behind them up to `width`. */
+static void attn__read_row(float *row, int64_t width, const attn_in *from, int64_t at, int64_t n) {
+#if ATTN__CONVERT && !ATTN__ONLY_F32
+    if (attn__is_narrow(from->dtype)) {
+        attn_out to;
+        to.data = row;
+        to.dtype = ATTN_F32;
+        attn__isa()->convert_rows(&to, 0, 0, from, at, 0, 1, n);
+        for (int64_t c = n; c < width; c++) row[c] = 0;
+        return;
+    }
+#endif
+    attn__read(row, width, from->data, from->dtype, at, n);
+}
 /* A new row as f32; from element `once` on fewer bits follow, and are to be rounded to once. */
 static void attn__append_get(
     float *row, const attn_in *from, int64_t at, int64_t dim, int64_t once) {
@@ -8850,7 +8924,7 @@ static void attn__append_get(
             row[c] = c >= dim ? 0 : c < once ? (float)x[c] : attn__f64_to_odd(x[c]);
         return;
     }
-    attn__read(row, width, from->data, from->dtype, at, dim);
+    attn__read_row(row, width, from, at, dim);
 }
 /* Elements [at, at + dim) of the cache; the row is spoiled. */
 static void attn__append_put(
@@ -9142,6 +9216,7 @@ ATTN_API attn_status attn_packed_dqkv(
 /* ================================================================================ >>merge ====
    Parts of a row, each over keys of its own, become the row over all of them, in f64: weights
    exp(lse_p - lse). The sink is one part more, without a value. */
+enum { ATTN__MERGE_KNOWN = 32 }; /* parts whose weights are kept for all columns */
 typedef struct attn__merge_job {
     const attn_desc *d;
     const attn_in *o;
@@ -9157,7 +9232,7 @@ static void attn__merge_add(
         for (int64_t c = 0; c < width; c++) x[c] += weight * from[c];
         return;
     }
-    attn__read(f, 64, part->data, part->dtype, at, width);
+    attn__read_row(f, 64, part, at, width);
     for (int c = 0; c < 64 && part->dtype != ATTN_F32; c++) /* one NaN for all */
         if (attn__size_bits(f[c]) > 0x7f800000) f[c] = attn__float(0x7fc00000u);
     for (int c = 0; c < 64; c++) x[c] += weight * (double)f[c];
@@ -9167,7 +9242,7 @@ static void attn__merge_row(const attn__merge_job *job, int64_t b, int64_t h, in
     const double neg_inf = -attn__double(0x7ff0000000000000u);
     const int64_t at = (b * d->heads + h) * job->extent[1] + i,
                   to = b * d->o.stride[0] + i * d->o.stride[1] + h * d->o.stride[2];
-    double max = d->sink ? (double)d->sink[h] : neg_inf, sum = 0;
+    double max = d->sink ? (double)d->sink[h] : neg_inf, sum = 0, known[ATTN__MERGE_KNOWN];
     int empty = 1;
     for (int64_t p = 0; p < job->parts; p++) {
         const double lse = (double)job->lse[p][at];
@@ -9175,8 +9250,11 @@ static void attn__merge_row(const attn__merge_job *job, int64_t b, int64_t h, in
         if (lse > max || attn__is_nan(lse)) max = lse;
     }
     if (!empty && d->sink) sum += attn__exp((double)d->sink[h] - max);
-    for (int64_t p = 0; p < job->parts && !empty; p++)
-        sum += attn__exp((double)job->lse[p][at] - max);
+    for (int64_t p = 0; p < job->parts && !empty; p++) {
+        const double weight = attn__exp((double)job->lse[p][at] - max);
+        if (p < ATTN__MERGE_KNOWN) known[p] = weight;
+        sum += weight;
+    }
     for (int64_t c0 = 0; c0 < d->v_dim; c0 += 64) {
         const int64_t width = attn__min(64, d->v_dim - c0);
         double x[64] = {0};
@@ -9185,7 +9263,8 @@ static void attn__merge_row(const attn__merge_job *job, int64_t b, int64_t h, in
             if (attn__is_neg_inf(lse)) continue; /* an empty part: o is not read */
             attn_in part = job->o[p];
             attn__resolve_in(&part, job->extent, d->v_dim, ATTN_ERR_MERGE_O);
-            attn__merge_add(x, attn__exp(lse - max) / sum, &part,
+            const double weight = p < ATTN__MERGE_KNOWN ? known[p] : attn__exp(lse - max);
+            attn__merge_add(x, weight / sum, &part,
                 b * part.stride[0] + i * part.stride[1] + h * part.stride[2] + c0, width);
         }
         if (d->o.dtype == ATTN_F32)
@@ -14113,7 +14192,8 @@ ATTN__INLINE void ATTN__(thin_fetch_last)(const attn__thin *m, const char *p, in
         (dtype) == ATTN_Q4_0)
 /* What has code for a single row, as decode without groups has; of the others four are computed. */
 #define ATTN__THIN_SINGLE(dtype) \
-    ((dtype) == ATTN_F32 || (dtype) == ATTN_F16 || (dtype) == ATTN_BF16 || (dtype) == ATTN_INT8)
+    ((dtype) == ATTN_F32 || (dtype) == ATTN_F16 || (dtype) == ATTN_BF16 || (dtype) == ATTN_INT8 || \
+        (dtype) == ATTN_FP8_E4M3)
 /* acc[R][X] += q[R] times n columns from c + e on of the X keys that lie at `at`, with one row at
  * the addresses `rows`; c a multiple of 32 where there are blocks. */
 ATTN__INLINE void ATTN__(thin_step)(const void *data, int R, int X, int32_t dtype, const float *q,
@@ -15676,6 +15756,7 @@ static void ATTN__(convert_rows)(const attn_out *dst, int64_t dst_at, int64_t ds
     else if (src->dtype == ATTN_F16 && dst->dtype == ATTN_F32) ATTN__AS(ATTN_F32, ATTN_F16);
     else if (src->dtype == ATTN_BF16 && dst->dtype == ATTN_F32) ATTN__AS(ATTN_F32, ATTN_BF16);
     else if (src->dtype == ATTN_F16 && dst->dtype == ATTN_BF16) ATTN__AS(ATTN_BF16, ATTN_F16);
+    else if (src->dtype == ATTN_BF16 && dst->dtype == ATTN_F16) ATTN__AS(ATTN_F16, ATTN_BF16);
     else
         for (int64_t r = 0; r < rows; r++)
             for (int64_t c = 0; c < n; c += ATTN__W)

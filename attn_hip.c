@@ -7696,9 +7696,13 @@ __device__ static inline double gpu_exp64(double x) {
     int64_t n = (int64_t)(gpu_product(x, 1.4426950408889634) + (x < 0 ? -0.5 : 0.5));
     const double r = (x - gpu_product((double)n, 6.93147180369123816490e-01)) -
                      gpu_product((double)n, 1.90821492927058770002e-10);
-    double p = 1;
-    GPU_NO_UNROLL for (int k = 14; k >= 1; k--)
-        p = 1 + gpu_product(p, r) / k;
+    const double inverse[14] = {1.0, 1.0 / 2, 1.0 / 6, 1.0 / 24, 1.0 / 120, 1.0 / 720, 1.0 / 5040,
+        1.0 / 40320, 1.0 / 362880, 1.0 / 3628800, 1.0 / 39916800, 1.0 / 479001600,
+        1.0 / 6227020800.0, 1.0 / 87178291200.0};
+    double p = 0;
+    GPU_UNROLL for (int k = 13; k >= 0; k--)
+        p = gpu_product(p + inverse[k], r);
+    p = 1 + p;
     for (; n > 1000; n -= 1000) p *= gpu_power_of_2(1000);
     for (; n < -1000; n += 1000) p *= gpu_power_of_2(-1000);
     return p * gpu_power_of_2(n);

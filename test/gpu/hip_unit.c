@@ -1002,7 +1002,8 @@ static void far_keys(void) {
 }
 /* Many keys of the same values, and o is these, however long the sums. All keys alike (one row in memory, and q is 0): lse is the logarithm of
  * their number. Or the first has a weight of 1 and the others one of 93/128, which every type has and whose products with a value have too many digits
- * for their sums to be exact. A plain kernel and, with slopes of 0, a general one; the dims of 260 go to the scalar kernel. */
+ * for their sums to be exact; these are carried every 128 keys on the chips whose work is cut into pieces, every 4096 elsewhere, and each may be off by
+ * half a unit. A plain kernel and, with slopes of 0, a general one; the dims of 260 go to the scalar kernel. */
 static void long_sums(void) {
     static const struct { int32_t dtype, out; int64_t keys, dim; int general; int64_t rows; } cases[] = {{ATTN_F32, ATTN_F32, 16384, 64, 0, 2}, {ATTN_F32, ATTN_F32, 3000, 256, 1, 2},
         {ATTN_F32, ATTN_F64, 9001, 33, 1, 2}, {ATTN_F32, ATTN_F32, 9001, 260, 0, 2}, {ATTN_F16, ATTN_F32, 131072, 32, 0, 2}, {ATTN_BF16, ATTN_F64, 9001, 64, 1, 2},
@@ -1011,6 +1012,8 @@ static void long_sums(void) {
         {ATTN_F16, ATTN_F32, 10000, 64, 0, 70}, {ATTN_BF16, ATTN_F32, 10000, 128, 0, 70},
         /* so many keys that the parts have long sums too */
         {ATTN_F32, ATTN_F32, 450000, 128, 0, 1}};
+    const char *chip = getenv("HIPSIM_ARCH");
+    const bool pieces = chip && (!strcmp(chip, "gfx90a") || !strcmp(chip, "gfx1201"));
     registered();
     for (size_t n = 0; n < sizeof cases / sizeof *cases; n++) {
         proof_case c;
@@ -1036,11 +1039,12 @@ static void long_sums(void) {
         }
         CHECK(!proof_call(&c, 0), "%s", c.message);
         for (int64_t i = 0; i < d->q_len; i++) {
-            const double keys = (double)d->kv_len, want = log(light ? 1 + (keys - 1) * 93 / 128 : keys), u = d->o.dtype == ATTN_F16 ? 0x1p-11 : 0x1p-24;
+            const double keys = (double)d->kv_len, want = log(light ? 1 + (keys - 1) * 93 / 128 : keys), u = d->o.dtype == ATTN_F16 ? 0x1p-11 : 0x1p-24,
+                         most = light && !pieces ? 2048 : 64;
             CHECK(absolute((double)d->lse[i] - want) <= 8 * 0x1p-24 * (want + 4), "dtype %d, %lld keys: lse %.9g, not %.9g", d->q.dtype, (long long)d->kv_len, (double)d->lse[i], want);
             for (int64_t e = 0; e < d->head_dim; e++) {
                 const double x = element_get(d->o.data, d->o.dtype, i * d->head_dim + e), v = element_get(d->v.data, d->v.dtype, e);
-                CHECK(absolute(x - v) <= (64 * 0x1p-24 + u) * absolute(v), "dtype %d, dim %d, %lld keys: o %.9g, v %.9g", d->q.dtype, (int)d->head_dim,
+                CHECK(absolute(x - v) <= (most * 0x1p-24 + u) * absolute(v), "dtype %d, dim %d, %lld keys: o %.9g, v %.9g", d->q.dtype, (int)d->head_dim,
                       (long long)d->kv_len, x, v);
             }
         }

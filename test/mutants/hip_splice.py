@@ -129,12 +129,12 @@ class Source:
         return None
 
     def build(self, text, directory):
-        """Builds what that text changes, and the programs: (why it does not compile, whether its code differs)."""
+        """Builds what that text changes, and the programs: (why it does not compile, whether its code differs: the names of the kernels that do, if that is all)."""
         directory.mkdir(parents=True, exist_ok=True)
         device, host, wrong = self.read(text, directory)
         if wrong:
             return wrong, False
-        objects, affected = {}, device.users(splice.changed(self.device, device, True))
+        objects, own, affected = {}, set(), device.users(splice.changed(self.device, device, True))
         for name in kernels_of(device):
             objects[name] = self.directory / f"{name}.o"
             if name in self.kernels and name not in affected:
@@ -144,15 +144,17 @@ class Source:
                 return wrong, False
             if contents(f"{directory}/{name}.o", []) != self.kernels.get(name):
                 objects[name] = directory / f"{name}.o"
-        bundle, changed = self.bundle, objects.keys() != self.kernels.keys() or any(o.parent == directory for o in objects.values())
+                own.add(name)
+        bundle, changed = self.bundle, own if objects.keys() == self.kernels.keys() else True
         if changed:
             bundle = directory / "bundle"
             wrong = self.bundle_of(objects.values(), bundle)
         if not wrong and host == self.host:
             if not changed:
-                return None, False
+                return None, changed
             wrong = mutate.failure(["llvm-objcopy-19", f"--update-section=.hip_fatbin={bundle}", f"{self.directory}/attn_hip.o", f"{directory}/attn_hip.o"])
         elif not wrong:
             wrong = self.compile_host(directory, bundle)
-            changed = changed or not wrong and self.contents_of_host(directory) != self.host_contents
+            if not wrong and self.contents_of_host(directory) != self.host_contents:
+                changed = True
         return (wrong or (self.link(directory) if changed else None)), changed

@@ -465,8 +465,9 @@ class Bench(Spliced):
 # ------------------------------------------------------------------------------------------------ attn_hip.c
 class Hip(Learning):
     """attn_hip.c in the simulator, by the tests of test/mutants/hip_mutate.py, those of hip_unit one by one. Only the kernels that a mutant changes are
-    compiled (test/mutants/hip_splice.py). --fast: on the first chip whose code differs, of those whose work is cut into small pieces before the others, tests of up to twelve seconds, sixty of
-    them; what is emulated has few tests, and all of them."""
+    compiled (test/mutants/hip_splice.py); where they are all that it changes, the tests that launch none of them are left out. --fast: on the first chip
+    whose code differs, of those whose work is cut into small pieces before the others, tests of up to twelve seconds, sixty of them; what is emulated has
+    few tests, and all of them."""
     name = file = "attn_hip.c"
     share, QUICK, SLOW = 1, 60, 12
 
@@ -477,28 +478,33 @@ class Hip(Learning):
         sources = [ROOT / self.file, ROOT / "attn.h", *sorted((ROOT / "test/gpu").glob("hip*.[ch]")), pathlib.Path(hip_mutate.__file__), pathlib.Path(hip_splice.__file__)]
         self.digest, self.kept = hashlib.sha256(b"".join(p.read_bytes() for p in sources)).hexdigest(), OUT / "kept-Hip.json"
         kept = json.loads(self.kept.read_text()) if self.kept.exists() else {}
-        self.known = kept["seconds"] if kept.get("digest") == self.digest else {}       # of the source; None: too slow for --fast
-        self.sources, self.tests, self.preparing = {}, {}, threading.Lock()
+        same = kept.get("digest") == self.digest
+        self.known = kept["seconds"] if same else {}        # of the source; None: too slow for --fast
+        self.launched = kept["launched"] if same else {}    # the kernels that a test launches; none of one that has the simulator's report itself
+        self.sources, self.tests, self.preparing = {}, {}, collections.defaultdict(threading.Lock)
         hip_splice.prepare(1)
 
     map_reach = Bench.map_reach
 
     def keep(self):
-        self.kept.write_text(json.dumps({"digest": self.digest, "seconds": self.known}))
+        with self.lock:
+            self.kept.write_text(json.dumps({"digest": self.digest, "seconds": dict(self.known), "launched": dict(self.launched)}))
 
     def quick(self, chip):
         return self.QUICK if self.fast and chip not in hip_splice.ARCH else None
 
     def unchanged(self, chip, rows):
         """The source for that chip, which passes its tests: those of them that are not too slow."""
-        with self.preparing:
+        with self.lock:
+            alone = self.preparing[chip, rows]
+        with alone:
             if (chip, rows) not in self.sources:
-                source = hip_splice.Source(chip, rows, self.source, OUT / f"hip-{chip}-{rows}")
-                self.sources[chip, rows], self.tests[chip, rows] = source, []
+                source, self.tests[chip, rows] = hip_splice.Source(chip, rows, self.source, OUT / f"hip-{chip}-{rows}"), []
                 for test in hip_tests(chip, rows):
                     self.seconds[key(test)] = self.known[key(test)] = self.seconds_of(test, source.directory, self.quick(chip))
                     if self.seconds[key(test)] is not None:
                         self.tests[chip, rows].append(test)
+                self.sources[chip, rows] = source
                 self.keep()
             return self.sources[chip, rows]
 
@@ -506,15 +512,21 @@ class Hip(Learning):
         """What it takes on the source, which passes it; None if that is too long."""
         known = self.known.get(key(test), "")
         if known == "" or known is None and not quick:
-            how, known = self.run(directory, test, self.SLOW / 10 if quick else None)
+            report = directory / "report"
+            how, known = self.run(directory, test, self.SLOW / 10 if quick else None, report)
+            self.launched[key(test)] = [] if how else sorted(set(re.findall(r"hipsim report: (\w+) \(", report.read_text(errors="replace"))))
+            if how:                                     # some cannot have a report
+                how, known = self.run(directory, test, self.SLOW / 10 if quick else None)
             if how and not (quick and (how == "time" or known > self.SLOW)):      # of which a child may see the limit
                 sys.exit(f"the unchanged {self.file} fails {key(test)}: {how}\n0 passed, 1 failed, 0 skipped")
             known = None if how else known
         return None if quick and known and known > self.SLOW else known
 
-    def run(self, directory, test, seconds=None):
+    def run(self, directory, test, seconds=None, report=None):
         command, environment = hip_mutate.command(test.build.split()[0], [test.program, *test.arguments], directory)
-        return limited(command, test._replace(environment=tuple(environment.items())), seconds or self.seconds.get(key(test)))
+        if report:
+            environment["HIPSIM_REPORT"] = "1"
+        return limited(command, test._replace(environment=tuple(environment.items())), seconds or self.seconds.get(key(test)), report)
 
     def judge(self, mutant, directory):
         rows, chips = hip_mutate.kind(self.source, mutant.start)
@@ -526,7 +538,8 @@ class Hip(Learning):
                 return "does not compile", wrong
             if not different:
                 continue
-            differs, found = True, self.noticed(self.tests[chip, rows], mutant, own, spent, self.quick(chip))
+            tests = [t for t in self.tests[chip, rows] if different is True or not self.launched[key(t)] or different & set(self.launched[key(t)])]
+            differs, found = True, self.noticed(tests, mutant, own, spent, self.quick(chip))
             if found:
                 return "caught", f"by {found}"
             if self.fast:
@@ -579,15 +592,16 @@ def end_all_with(mark):
                 pass
 
 
-def limited(arguments, test, seconds):
+def limited(arguments, test, seconds, errors=None):
     """(None, or how a test fails, and its seconds of a processor): within three to ten times what it takes, and with no more memory than any needs.
     Of the wall's seconds it has more, for others may be at work: they end only what waits for ever. A cmocka program ends with its first failure."""
     processor = 300 if seconds is None else int(min(3 + 10 * seconds, 15 + 3 * seconds))
     memory = "unlimited" if test.build in SANITIZED | LEAKS else (256 if test.program == "hip_unit" else 12) << 20      # far_apart has room, not memory
     mark = f"{os.getpid()}-{next(RUNS)}"
     shell = ["bash", "-c", f"ulimit -c 0 -t {processor} -v {memory}; exec \"$@\"", "bash", *arguments]
-    child = subprocess.Popen(shell, cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, stdin=subprocess.DEVNULL,
-                             env={**os.environ, "CMOCKA_TEST_ABORT": "1", **dict(test.environment), "MUTATE_RUN": mark}, start_new_session=True)
+    with open(errors or os.devnull, "w") as stderr:
+        child = subprocess.Popen(shell, cwd=ROOT, stdout=subprocess.DEVNULL, stderr=stderr, stdin=subprocess.DEVNULL,
+                                 env={**os.environ, "CMOCKA_TEST_ABORT": "1", **dict(test.environment), "MUTATE_RUN": mark}, start_new_session=True)
     end, status = time.monotonic() + (600 if seconds is None else 15 + 30 * seconds), None
     while status is None:
         pid, code, used = os.wait4(child.pid, os.WNOHANG)

@@ -272,6 +272,61 @@ static void test_nan_bf16(void **state)
                 }
             }
 }
+/* Few rows on many keys, whose values are read where they lie, one of them NaN or infinite: in the rows that see it, and in no other; heads beside keep
+ * their bits. By windows, and by masks that hide other keys of each head. */
+enum { FEW_KV = 400, FEW_HEADS = 6, FEW_DIM = 64, FEW_ROWS = 8 };
+static int few_sees(int how, int64_t i, int64_t j, int64_t rows, int64_t h)
+{
+    const int64_t at = i + FEW_KV - rows;
+    switch (how) {
+    case 0: return j <= at;
+    case 1: return j <= at && j >= at - 100;
+    case 2: return j >= 9 * h + i && j < FEW_KV - 7 * h && j % 13 != i;
+    default: return i < 6 ? j < 100 : j != 150;             /* which rows 6 and 7 alone come near */
+    }
+}
+static void test_nan_few_rows(void **state)
+{
+    static const int64_t keys[] = { 0, 3, 53, 99, 150, 292, 294, 296, 299, 300, 365, 392, 396, 399 };
+    static const float values[] = { NAN, INFINITY };
+    static const int32_t types[] = { ATTN_F32, ATTN_F16, ATTN_BF16 };
+    static float x[3][FEW_KV * FEW_HEADS * FEW_DIM], out[3][FEW_ROWS * FEW_HEADS * FEW_DIM];
+    static unsigned char seen[FEW_HEADS * FEW_ROWS * FEW_KV];
+    (void)state;
+    for (int n = 0; n < 3 * 4 * 3; n++) {
+        const int how = n / 3 % 4;
+        const int64_t rows = how == 3 ? 8 : n / 12 == 0 ? 1 : n / 12 == 1 ? 4 : 7, bytes = n % 3 ? 2 : 4;
+        attn_desc d = { 0 };
+        d.batch = 1, d.q_len = rows, d.kv_len = FEW_KV, d.heads = FEW_HEADS, d.head_dim = FEW_DIM, d.threads = 1;
+        fill_tensors();
+        for (int t = 0; t < 3; t++)
+            for (int64_t i = 0; i < COUNT(x[0]); i++) element_put(x[t], types[n % 3], i, (double)v[(i + 5000 * t) % COUNT(v)]);
+        d.q.data = x[0], d.k.data = x[1], d.v.data = x[2], d.q.dtype = d.k.dtype = d.v.dtype = types[n % 3];
+        d.flags = how == 0 ? ATTN_CAUSAL : how == 1 ? ATTN_CAUSAL | ATTN_WINDOW_LEFT : 0, d.window_left = how == 1 ? 100 : 0;
+        for (int64_t i = 0; i < FEW_HEADS * rows * FEW_KV; i++) seen[i] = (unsigned char)few_sees(how, i / FEW_KV % rows, i % FEW_KV, rows, i / FEW_KV / rows);
+        if (how >= 2) d.mask.data = seen, d.mask.dtype = ATTN_BOOL;
+        d.backend = "flash", d.o.data = out[0];
+        assert_ok(attn_forward(&d));
+        for (int m = 0; m < COUNT(keys) * COUNT(values); m++) {
+            const int64_t j = keys[m / 2], h = m % FEW_HEADS, dim = m * 7 % FEW_DIM, at = (j * FEW_HEADS + h) * FEW_DIM + dim;
+            const double kept = element_get(x[2], types[n % 3], at);
+            element_put(x[2], types[n % 3], at, (double)values[m % 2]);
+            for (int b = 1; b < 3; b++) {
+                d.backend = b == 1 ? "flash" : "reference", d.o.data = out[b];
+                assert_ok(attn_forward(&d));
+            }
+            element_put(x[2], types[n % 3], at, kept);
+            for (int64_t i = 0; i < rows * FEW_HEADS * FEW_DIM; i++) {
+                const int64_t head = i / FEW_DIM % FEW_HEADS, row = i / FEW_DIM / FEW_HEADS;
+                const int spoiled = head == h && i % FEW_DIM == dim && few_sees(how, row, j, rows, h), other = head != h && memcmp(out[0] + i, out[1] + i, 4);
+                const double got = (double)out[1][i], want = (double)out[2][i];
+                if (spoiled == isfinite(got) || spoiled == isfinite(want) || (!spoiled && !(fabs(got - want) <= (bytes == 4 ? 1e-5 : 1e-2))) || other)
+                    fail_msg("%d, %lld rows, dtype %d, %g in key %lld of head %lld: row %lld, o[%lld] is %g, not %g%s", how, (long long)rows, types[n % 3], (double)values[m % 2],
+                             (long long)j, (long long)h, (long long)row, (long long)i, got, want, other ? ", of another head" : "");
+            }
+        }
+    }
+}
 /* A bias of NaN hides nothing: the row is NaN, however few they are. */
 static void test_nan_bias(void **state)
 {
@@ -468,6 +523,6 @@ static void test_two_strides(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = { cmocka_unit_test(test_shapes), cmocka_unit_test(test_nan), cmocka_unit_test(test_nan_in_place), cmocka_unit_test(test_nan_wide), cmocka_unit_test(test_nan_gradients), cmocka_unit_test(test_nan_dout), cmocka_unit_test(test_nan_bf16), cmocka_unit_test(test_nan_bias), cmocka_unit_test(test_bias_scale), cmocka_unit_test(test_large_bias_scale), cmocka_unit_test(test_infinite_bias_scale), cmocka_unit_test(test_bias_scale_spoils), cmocka_unit_test(test_small_bias_scale), cmocka_unit_test(test_two_strides) };
+    const struct CMUnitTest tests[] = { cmocka_unit_test(test_shapes), cmocka_unit_test(test_nan), cmocka_unit_test(test_nan_in_place), cmocka_unit_test(test_nan_wide), cmocka_unit_test(test_nan_gradients), cmocka_unit_test(test_nan_dout), cmocka_unit_test(test_nan_bf16), cmocka_unit_test(test_nan_few_rows), cmocka_unit_test(test_nan_bias), cmocka_unit_test(test_bias_scale), cmocka_unit_test(test_large_bias_scale), cmocka_unit_test(test_infinite_bias_scale), cmocka_unit_test(test_bias_scale_spoils), cmocka_unit_test(test_small_bias_scale), cmocka_unit_test(test_two_strides) };
     return cmocka_run_group_tests_name("hidden", tests, NULL, NULL);
 }
