@@ -54,9 +54,10 @@
                   --modules runs those alone that it names, --projections whole ones. An hour;
                   20 GiB, or standard is refused at S 8192.
                   Read the verdict at the end. It is reached when, over what was measured,
-                  flash takes 15% less time and 50% less memory than standard, standard's memory
-                  grows as S^2, and every result is right. The exit code is 1 when it is not; it
-                  is 0 where none of the three was measured, and the verdict then is "not run".
+                  flash takes 15% less time and 50% less memory than standard, of the cases of the
+                  longest S in that which saves least, standard's memory grows as S^2, and every
+                  result is right. The exit code is 1 when it is not; it is 0 where none of the
+                  three was measured, and the verdict then is "not run".
      flash_v2     the guide's eight shapes: forward, backward, both; memory over S; batch, weak and
                   strong scaling; which of its block sizes fit which chip. Half an hour; 24 GiB for
                   standard at 64x1024x64x128.
@@ -87,7 +88,7 @@
      scaling      fixed work over threads, work that grows with the threads, growing batch; flash
                   against standard at every length from 1 on. A minute.
                   Read throughput and efficiency in the notes, `vs std` at each length, and the
-                  line "crossover".
+                  line "crossover". Below the rows stands the guide's scaling beside ours.
                   Built with -DATTN_MPI (make attn_bench_mpi) it is of ranks instead of threads:
                     mpirun -n 2 build/attn_bench_mpi --suite scaling
                   A row is a method: the ring of ranges or of zigzag pairs, ulysses, or decode over
@@ -894,6 +895,7 @@ struct suite {
     const char *their_flops; /* how that system counts a forward, where it does, and not as here */
     bool scales;             /* its rows are compared over threads and batch */
     bool no_exponents;       /* its lengths are not there for a power law */
+    bool brief_warmup;       /* as many untimed calls as timed ones at most, but for --warmup */
     bool over_ranks;         /* its cases are calls over all ranks */
     bool wants_gpu;          /* it has a table CPU against GPU, and says why that is missing */
     /* What it concludes from its rows, printed after them; NULL: nothing of its own. */
@@ -906,6 +908,7 @@ struct suite {
 static void conclude_openpi(FILE *, const bench *, const suite *);
 static judgement judge_openpi(const bench *, const suite *);
 static void conclude_guide(FILE *, const bench *, const suite *);
+static void print_guide_scaling(FILE *, const bench *, const suite *);
 static void conclude_adaattn(FILE *, const bench *, const suite *);
 #ifdef ATTN_MPI
 static void conclude_ranks(FILE *, const bench *, const suite *);
@@ -928,6 +931,7 @@ static const suite suites[] = {
             "ttft_ms,ops_per_s,tokens_per_s,gflops,peak_fraction,bandwidth_fraction,"
             "speedup_vs_standard,device_bytes,max_abs_err,theirs,their_tokens_per_s,ratio,status",
         .no_exponents = true,
+        .brief_warmup = true,
         .wants_gpu = true},
     {.name = "openpi",
         .help = "openpi phase 1: f16, causal, head_dim 256; gemma and gemma_fast modules; a "
@@ -1002,7 +1006,8 @@ static const suite suites[] = {
             "peak_fraction,efficiency,speedup_vs_standard,max_abs_err,status",
         .brief = "case,backend,iterations,p50_ms,gflops,peak_fraction,efficiency,"
                  "speedup_vs_standard,status",
-        .scales = true},
+        .scales = true,
+        .conclude = print_guide_scaling},
 #endif
     {.name = "correctness",
         .help = "a verdict per property of every backend",
@@ -2017,7 +2022,7 @@ static const char *human_bytes(double bytes, char text[32]) {
 }
 
 /* Bytes of the tensors of a case: what one call reads and writes once, doubled by the gradients
- * of a backward. */
+ * of a backward, which reads lse too; a forward is timed without it. */
 static double tensor_bytes(const bench_case *c) {
     const int64_t *v = c->v;
     const int32_t type = (int32_t)v[DTYPE], kv_type = (int32_t)v[KV_DTYPE];
@@ -2027,7 +2032,8 @@ static double tensor_bytes(const bench_case *c) {
     double kv = (double)v[BATCH] * (double)v[KV] * (double)v[KV_HEADS] * kv_row;
     double mask = !v[MASK] ? 0 : c->mask_bytes > 0 ? c->mask_bytes : (double)v[SEQ] * (double)v[KV];
     double scales = attn__is_scaled(kv_type) ? 8 * (double)(v[BATCH] * v[KV] * v[KV_HEADS]) : 0;
-    return (v[PASS] == FWD ? 1 : 2) * (q + kv) + mask + scales;
+    double lse = v[PASS] == FWD ? 0 : 4 * (double)v[BATCH] * (double)v[HEADS] * (double)v[SEQ];
+    return (v[PASS] == FWD ? 1 : 2) * (q + kv) + lse + mask + scales;
 }
 
 /* Of a module the elements of its four weights: Q and O of the query heads, K and V of their own. */
@@ -2442,7 +2448,7 @@ static void judge_scales(verdict *v) {
 }
 
 /* The lse of a row: where the row sees no key it is -infinity and nothing else. The largest error
- * of a row is that of o: lse only has to be right. */
+ * of a row is that of o and the gradients: lse only has to be right. */
 static void compare_lse(verdict *v, double got, double expected, double allowed) {
     double largest = v->max_error;
     bool empty = isinf(expected) && expected < 0;
@@ -3082,6 +3088,9 @@ static double *rate_of(bench *b, const char *backend) {
     return &b->rates[i].flops_per_s;
 }
 
+/* What a call computes: its products and about 20 operations for a weight, one of each pair. */
+static double operations(double flops, double pairs) { return flops + 20 * pairs; }
+
 static int64_t calls_of(
     const bench *b, const bench_case *c, const char *backend, double seconds_each) {
     int64_t n = c->v[ITERATIONS];
@@ -3330,7 +3339,8 @@ static bool verify_call(job *j) {
     r->max_abs_err = fmax(r->max_abs_err, v.max_error);
     r->rows_verified = v.rows;
     if (!(v.worst <= 1))
-        remark(r, "wrong", "%s: %.3g times the error that is allowed; largest error of all %.3g",
+        remark(r, "wrong",
+            "%s: %.3g times the error that is allowed; largest error of o and gradients %.3g",
             v.worst_in ? v.worst_in : "an output", v.worst, v.max_error);
     return true;
 }
@@ -3479,10 +3489,9 @@ static double workspace_of(const row *r) {
 /* What bounds a call: the larger of the times that its arithmetic takes at the peak and that its
  * traffic takes at the bandwidth; or neither, where more than half of it is what an empty call
  * takes too. Traffic is each tensor once and the workspace, which is written and read: the scores
- * of standard are there. Arithmetic is the products and about 20 operations for a weight. */
+ * of standard are there. */
 static const char *bound_of(const row *r, double pairs, double peak, double bandwidth) {
-    enum { WEIGHT_FLOPS = 20 };
-    double arithmetic = (r->flops + WEIGHT_FLOPS * pairs) / peak,
+    double arithmetic = operations(r->flops, pairs) / peak,
            traffic = (r->bytes + 2 * workspace_of(r)) / bandwidth;
     return r->overhead_ms > r->p50_ms / 2 ? "overhead"
            : arithmetic >= traffic        ? "compute"
@@ -3639,13 +3648,11 @@ static void start_timing(job *j, void (*call)(void *), double tokens) {
     row *r = j->r;
     const int64_t *v = j->c->v;
     int64_t n = calls_of(j->b, j->c, r->backend, r->first_run_ms * 1e-3 + 1e-7);
-    bool counted = j->b->opt.user.count[ITERATIONS] || !(j->b->opt.min_time > 0);
     j->peak = j->gpu || j->p->promise ? NAN : peak_now(j->c);
     j->bandwidth = j->gpu || j->p->promise || j->b->opt.repeated ? NAN : bandwidth_now(j);
     /* calls that are long are not warmed up unless the user says so */
     bool warm = j->b->opt.user.count[WARMUP] || !(j->reference || n < v[ITERATIONS]);
-    j->plan = (timing_plan){warm ? v[WARMUP] : 0, counted || j->reference ? n : 1,
-        j->reference ? 0 : j->b->opt.min_time};
+    j->plan = (timing_plan){warm ? v[WARMUP] : 0, n, j->reference ? 0 : j->b->opt.min_time};
     j->call = call;
     j->tokens = tokens;
     r->flops = j->p->flops, r->bytes = j->p->bytes;
@@ -3685,7 +3692,7 @@ static void finish_timing(job *j) {
     note_outliers(r);
     keep_samples(r, j->seconds);
     if (r->p50_ms > 1 && j->c->v[SEQ] > 1)
-        *rate_of(j->b, r->backend) = j->p->flops / r->p50_ms * 1e3;
+        *rate_of(j->b, r->backend) = operations(j->p->flops, j->p->pairs) / r->p50_ms * 1e3;
     if (j->gpu) { /* the roofline is the CPU's, and a call from the host copies */
         r->total_ms = r->p50_ms;
         r->kernel_ms = 1e3 * kernel_median(j, r->iterations);
@@ -3715,7 +3722,7 @@ static void time_calls(job *j, void (*call)(void *), double tokens) {
 
 /* Verifies the call; it is timed in turns, or nothing is, which the row then says. */
 static void start_time(job *j) {
-    double one_call = j->p->flops / *rate_of(j->b, "reference");
+    double one_call = operations(j->p->flops, j->p->pairs) / *rate_of(j->b, "reference");
     if (j->reference && one_call > REFERENCE_CALL_SECONDS && !j->b->opt.verify && !j->b->files)
         remark(j->r, "skipped", "the f64 reference would take about %.0f s a call", one_call);
     else if (first_call(j))
@@ -4033,7 +4040,7 @@ static void measure_memory(job *j) {
         if (is_published_memory(i, r)) {
             const bool flash = !strcmp(r->backend, "flash");
             if (flash || !strcmp(r->backend, "standard"))
-                remark(r, NULL, "theirs: %.1f MB",
+                remark(r, NULL, "theirs: %.1f MiB",
                     flash ? published_memory[i].flash : published_memory[i].standard);
         }
     r->matrix_share = (double)f.peak / score_bytes(j->c);
@@ -4089,10 +4096,10 @@ static void measure_generate(job *j) {
     double seconds[PREFILLS];
     int64_t n = 0;
     prefill.v[SEQ] = prefill.v[KV], prefill.v[PASS] = FWD;
-    double flops = (double)prefill.v[KV] * (double)prefill.v[KV] *
-                   (double)(prefill.v[DIM] + prefill.v[V_DIM]) *
+    double pairs = (double)prefill.v[KV] * (double)prefill.v[KV] / 2 *
                    (double)(prefill.v[HEADS] * prefill.v[BATCH]),
-           estimate = flops / *rate_of(j->b, j->r->backend);
+           flops = 2 * pairs * (double)(prefill.v[DIM] + prefill.v[V_DIM]),
+           estimate = operations(flops, pairs) / *rate_of(j->b, j->r->backend);
     const bool generates = j->pass == FWD, slow = j->reference && estimate > REFERENCE_CALL_SECONDS;
     if (generates && slow)
         remark(j->r, NULL, "no prefill: the reference would take about %.0f s", estimate);
@@ -4573,12 +4580,14 @@ static double visible_share(const bench_case *c) {
 static double estimate(bench *b, const bench_case *c, const char *backend) {
     static const double work[] = {1, 2.5, 3.5};
     const int64_t *v = c->v;
-    double flops = work[v[PASS]] * 2 * visible_share(c) * (double)v[BATCH] * (double)v[HEADS] *
-                   (double)v[SEQ] * (double)v[KV] * (double)(v[DIM] + v[V_DIM]);
+    double pairs = visible_share(c) * (double)v[BATCH] * (double)v[HEADS] * (double)v[SEQ] *
+                   (double)v[KV],
+           flops = work[v[PASS]] * 2 * pairs * (double)(v[DIM] + v[V_DIM]);
     double module = v[MEASURE] == MODULE
                         ? (double)(v[PASS] + 1) * 2 * (double)(v[BATCH] * v[SEQ]) * weights_of(c)
                         : 0;
-    double each = flops / *rate_of(b, backend) + module / (1e9 * fmax(b->fma_peak, 1)) + 1e-5,
+    double each = operations(flops, pairs) / *rate_of(b, backend) +
+                  module / (1e9 * fmax(b->fma_peak, 1)) + 1e-5,
            verify = reference_seconds(flops, (double)v[BATCH], v[HEADS], v[SEQ], v[KV]);
     double most = b->selection == WHOLE ? CHECK_SECONDS : QUICK_CHECK_SECONDS;
     double prefill = v[MEASURE] == GENERATE ? each * (double)v[KV] / 2 : 0;
@@ -5475,7 +5484,7 @@ static void verify_ranks(bench *b, rank_call *x, row *r) {
         if (v.status) remark(r, "failed", "%s", attn_status_text(v.status));
         else if (!(v.worst <= 1))
             remark(r, "wrong",
-                "%s: %.3g times the error that is allowed; largest error of all %.3g",
+                "%s: %.3g times the error that is allowed; largest error of o and gradients %.3g",
                 v.worst_in ? v.worst_in : "an output", v.worst, v.max_error);
         r->max_abs_err = v.max_error, r->rows_verified = v.rows;
     }
@@ -5645,9 +5654,29 @@ static const row *unvaried(const bench *b, const row *r) {
     return NULL;
 }
 
+/* What tells a row from others of the same name, but for its pass; the dtype too, unless it is said. */
+static void case_more(const row *r, bool dtype_said, char text[128]) {
+    *text = 0;
+    if (r->c->v[SEED] != axes[SEED].normal)
+        snprintf(text, 128, " seed %lld", (long long)r->c->v[SEED]);
+    if (r->c->v[DTYPE] != ATTN_F32 && !dtype_said)
+        snprintf(text + strlen(text), 32, " %.8s", r->dtype);
+    if (strcmp(r->kv_dtype, r->dtype)) snprintf(text + strlen(text), 32, " kv %.8s", r->kv_dtype);
+    if (r->threads != NO_INT && r->threads != attn_threads())
+        snprintf(text + strlen(text), 32, " thr %lld", (long long)r->threads);
+}
+
+/* The name of a row and what tells it from others of that name, but for its pass. */
+static const char *full_name(const row *r, char text[256]) {
+    snprintf(text, 128, "%.127s", r->name);
+    case_more(r, false, text + strlen(text));
+    return text;
+}
+
 /* One line on stderr: the fastest tiles of each case. */
 static void print_fastest(const bench *b) {
     const char *before = "attn_bench: fastest: ";
+    char more[128];
     for (int64_t i = 0; i < b->row_count; i++) {
         const row *r = &b->rows[i];
         bool best = row_ok(r);
@@ -5655,7 +5684,9 @@ static void print_fastest(const bench *b) {
             best = !same_but_variant(r, &b->rows[k]) || !row_ok(&b->rows[k]) ||
                    b->rows[k].p50_ms > r->p50_ms || (b->rows[k].p50_ms == r->p50_ms && k >= i);
         if (!best) continue;
-        fprintf(stderr, "%s%s %s %s, %.4g ms", before, r->name, r->dtype, r->pass, r->p50_ms);
+        case_more(r, true, more);
+        fprintf(
+            stderr, "%s%s%s %s %s, %.4g ms", before, r->name, more, r->dtype, r->pass, r->p50_ms);
         if (isfinite(r->speedup_vs_default))
             fprintf(stderr, ", %.2fx the default", r->speedup_vs_default);
         before = "; ";
@@ -5669,6 +5700,7 @@ static int64_t length_of(const row *r) {
 
 static double total_bytes(const row *r) { return held_bytes(r->c) + workspace_of(r); }
 static double megabytes(double bytes) { return bytes / 1e6; }
+static double mebibytes(double bytes) { return bytes / 0x1p20; }
 
 /* What a call adds to its inputs: output, lse and workspace. */
 static double added_bytes(const row *r) {
@@ -5809,18 +5841,6 @@ static bool is_crossover(const bench *b, const row *r) {
            clearly_faster(twin(b, r, "standard"), r);
 }
 
-/* What tells a row from others of the same name, but for its pass; the dtype too, unless it is said. */
-static void case_more(const row *r, bool dtype_said, char text[128]) {
-    *text = 0;
-    if (r->c->v[SEED] != axes[SEED].normal)
-        snprintf(text, 128, " seed %lld", (long long)r->c->v[SEED]);
-    if (r->c->v[DTYPE] != ATTN_F32 && !dtype_said)
-        snprintf(text + strlen(text), 32, " %.8s", r->dtype);
-    if (strcmp(r->kv_dtype, r->dtype)) snprintf(text + strlen(text), 32, " kv %.8s", r->kv_dtype);
-    if (r->threads != NO_INT && r->threads != attn_threads())
-        snprintf(text + strlen(text), 32, " thr %lld", (long long)r->threads);
-}
-
 static int64_t count_crossovers(const bench *b, int64_t *compared) {
     int64_t lost = 0;
     *compared = 0;
@@ -5857,14 +5877,16 @@ static void print_exponents(FILE *f, const bench *b) {
             first = !(row_ok(&b->rows[k]) && same_series(r, &b->rows[k], SEQ, KV));
         if (!first) continue;
         power_law time = fit_power_law(b, r, median_of), memory = fit_power_law(b, r, added_bytes);
-        fprintf(f, "- %s, %s, %s as far as S %lld (%s, kv %s, %s, %d threads", r->suite, r->backend,
-            r->name, (long long)time.to, r->dtype, r->kv_dtype, r->pass, (int)r->threads);
+        fprintf(f, "- %s, %s, %s as far as S %lld (%s, kv %s, %s, %d thread%s", r->suite,
+            r->backend, r->name, (long long)time.to, r->dtype, r->kv_dtype, r->pass,
+            (int)r->threads, r->threads == 1 ? "" : "s");
         if (r->c->v[SEED] != axes[SEED].normal) fprintf(f, ", seed %lld", (long long)r->c->v[SEED]);
         fputs("):", f);
         if (isfinite(time.exponent))
             fprintf(f, " time ~ S^%.2f from S %lld on", time.exponent, (long long)time.from);
         if (isfinite(memory.exponent))
-            fprintf(f, " memory ~ S^%.2f from S %lld on", memory.exponent, (long long)memory.from);
+            fprintf(f, "%s memory ~ S^%.2f from S %lld on", isfinite(time.exponent) ? "," : "",
+                memory.exponent, (long long)memory.from);
         fputc('\n', f);
     }
 }
@@ -5896,6 +5918,7 @@ static void print_relative(
  * forward beside its largest certificate. */
 static void print_modes(FILE *f, const bench *b, const suite *s) {
     bool any = false;
+    char name[256];
     for (int64_t i = 0; i < b->row_count; i++) {
         const row *r = &b->rows[i], *dense = twin(b, r, "flash");
         if (r->c->suite != s || !is_mode(r->backend) || r->c->v[PASS] != FWD || !row_ok(r) ||
@@ -5908,7 +5931,7 @@ static void print_modes(FILE *f, const bench *b, const suite *s) {
                   "|---|---|---|---|---|---|\n",
                 f);
         any = true;
-        fprintf(f, "| %s | %s | ", r->name, r->backend);
+        fprintf(f, "| %s | %s | ", full_name(r, name), r->backend);
         print_relative(f, r, both, dense, dense_both, false);
         fputs(" | ", f);
         print_relative(f, r, both, dense, dense_both, true);
@@ -5920,6 +5943,7 @@ static void print_modes(FILE *f, const bench *b, const suite *s) {
 /* AdaAttn's own table: forward, its "backward" (which includes the forward) and their sum,
  * relative to dense. */
 static void conclude_adaattn(FILE *f, const bench *b, const suite *s) {
+    char name[256];
     print_modes(f, b, s);
     fputs("- adaattn: AdaAttn's \"backward\" is our fwd+bwd, its total the sum of both; ours alone "
           "is pass bwd. Relative to dense (standard), > 1 is faster or smaller here; AdaAttn "
@@ -5932,8 +5956,8 @@ static void conclude_adaattn(FILE *f, const bench *b, const suite *s) {
             continue;
         const row *both = in_pass(b, r, FWD_BWD),
                   *dense_both = dense ? in_pass(b, dense, FWD_BWD) : NULL;
-        fprintf(
-            f, "  - %s %s: forward %.3f+-%.3f ms", r->backend, r->name, r->mean_ms, r->stddev_ms);
+        fprintf(f, "  - %s %s: forward %.3f+-%.3f ms", r->backend, full_name(r, name), r->mean_ms,
+            r->stddev_ms);
         if (both)
             fprintf(f, ", backward %.3f+-%.3f ms, total %.3f+-%.3f ms", both->mean_ms,
                 both->stddev_ms, r->mean_ms + both->mean_ms, hypot(r->stddev_ms, both->stddev_ms));
@@ -5994,10 +6018,10 @@ static void print_published(FILE *f, const bench *b, const suite *s) {
     fputc('\n', f);
 }
 
-/* The guide's memory table, in MB: theirs, ours as tensors and workspace, and how
- * many times less. */
+/* The guide's memory table: theirs, ours as tensors and workspace, and how many times less. Its "MB"
+ * are 2^20 bytes: standard's is 4 S^2 for each of 32 heads. */
 static void print_guide_memory(FILE *f, const bench *b, const suite *s) {
-    fputs("\n| flash_v2 memory, MB | standard, theirs | ours | flash, theirs | ours | standard / "
+    fputs("\n| flash_v2 memory, MiB | standard, theirs | ours | flash, theirs | ours | standard / "
           "flash, theirs | ours |\n|---|---|---|---|---|---|---|\n",
         f);
     for (int i = 0; i < COUNT(published_memory); i++) {
@@ -6011,8 +6035,8 @@ static void print_guide_memory(FILE *f, const bench *b, const suite *s) {
         fprintf(f, "| S %lld | %.4g |", (long long)published_memory[i].seq,
             published_memory[i].standard);
         if (standard)
-            fprintf(f, " %.4g | %.4g | %.4g | %.3gx | %.3gx |\n", megabytes(total_bytes(standard)),
-                published_memory[i].flash, megabytes(total_bytes(r)), theirs, r->memory_factor);
+            fprintf(f, " %.4g | %.4g | %.4g | %.3gx | %.3gx |\n", mebibytes(total_bytes(standard)),
+                published_memory[i].flash, mebibytes(total_bytes(r)), theirs, r->memory_factor);
         else
             fprintf(f, " not run | %.4g | not run | %.3gx | not run |\n", published_memory[i].flash,
                 theirs);
@@ -6024,6 +6048,7 @@ static void print_guide_memory(FILE *f, const bench *b, const suite *s) {
  * where they published both. */
 static void print_directions(FILE *f, const bench *b, const suite *s) {
     bool head = false;
+    char name[256];
     for (int64_t i = 0; i < b->row_count; i++) {
         const row *r = &b->rows[i], *both, *backward;
         if (r->c->suite != s || r->c->v[MEASURE] != TIME || r->c->v[PASS] != FWD || !row_ok(r) ||
@@ -6035,8 +6060,8 @@ static void print_directions(FILE *f, const bench *b, const suite *s) {
                 "theirs | both, vs std |\n|---|---|---|---|---|---|---|---|\n",
                 s->name);
         head = true;
-        fprintf(f, "| %s | %s | %.4g | %.4g | %.4g | %.2f |", r->name, r->backend, r->p50_ms,
-            backward->p50_ms, both->p50_ms, backward->p50_ms / r->p50_ms);
+        fprintf(f, "| %s | %s | %.4g | %.4g | %.4g | %.2f |", full_name(r, name), r->backend,
+            r->p50_ms, backward->p50_ms, both->p50_ms, backward->p50_ms / r->p50_ms);
         fprintf(f, isfinite(backward->theirs) ? " %.2f |" : " - |", backward->theirs / r->theirs);
         fprintf(f, isfinite(both->speedup_vs_standard) ? " %.2f |\n" : " - |\n",
             both->speedup_vs_standard);
@@ -6063,7 +6088,7 @@ static double scaled(const bench *b, const suite *s, int64_t n, bool weak) {
     return NAN;
 }
 
-/* Weak scaling: each thread has the work of one sequence. */
+/* The guide's scaling beside that of these rows. Weak: each thread has the work of one sequence. */
 static void print_guide_scaling(FILE *f, const bench *b, const suite *s) {
     static const struct {
         int64_t n;
@@ -6075,15 +6100,20 @@ static void print_guide_scaling(FILE *f, const bench *b, const suite *s) {
         {8, 6.12, 6.88},
         {16, 10.24, NAN},
     };
-    fputs("\n| flash_v2 scaling: n | batch n, theirs | ours | n threads, a sequence each, theirs | "
-          "ours | ours, per thread |\n|---|---|---|---|---|---|\n",
-        f);
+    fprintf(f,
+        "\n| flash_v2 scaling, ours of suite %s: n | batch n, theirs | ours | n threads, a sequence "
+        "each, theirs | ours | ours, per thread |\n|---|---|---|---|---|---|\n",
+        s->name);
     for (int i = 0; i < COUNT(theirs); i++) {
         double x[] = {theirs[i].batch, scaled(b, s, theirs[i].n, false), theirs[i].weak,
             scaled(b, s, theirs[i].n, true), 0};
         x[4] = x[3] / (double)theirs[i].n;
         fprintf(f, "| %lld |", (long long)theirs[i].n);
-        for (int k = 0; k < COUNT(x); k++) fprintf(f, isfinite(x[k]) ? " %.4g |" : " - |", x[k]);
+        for (int k = 0; k < COUNT(x); k++) {
+            bool ours = k == 1 || k >= 3;
+            if (isfinite(x[k])) fprintf(f, " %.4g |", x[k]);
+            else fputs(ours ? " not run |" : " - |", f);
+        }
         fputc('\n', f);
     }
     fputc('\n', f);
@@ -6106,6 +6136,7 @@ static void print_guide_bandwidth(FILE *f, const bench *b, const suite *s) {
         {"both", 578},
     };
     const double their_peak = 864;
+    char name[256];
     for (int pass = FWD; pass <= FWD_BWD; pass++) {
         const row *best = NULL;
         for (int64_t i = 0; i < b->row_count; i++) {
@@ -6123,18 +6154,19 @@ static void print_guide_bandwidth(FILE *f, const bench *b, const suite *s) {
         }
         fprintf(f, "%.4g GB/s (", best->gbytes_per_s);
         print_share(f, best->bandwidth_fraction, 1);
-        fprintf(f, " of a read loop), %s %s\n", best->name, best->backend);
+        fprintf(f, " of a read loop), %s %s\n", full_name(best, name), best->backend);
     }
 }
 
 /* How much of a call's memory the scores are: openpi's reason for flash. */
 static void print_score_share(FILE *f, const bench *b, const suite *s) {
+    char name[256];
     for (int64_t i = 0; i < b->row_count; i++) {
         const row *r = &b->rows[i], *flash = twin(b, r, "flash");
         if (r->c->suite != s || !is_memory(r) || strcmp(r->backend, "standard") || !row_ok(r))
             continue;
-        fprintf(f, "- openpi, %s: the score matrix is %.1f%% of the memory of standard", r->name,
-            100 * fmin(score_bytes(r->c), workspace_of(r)) / total_bytes(r));
+        fprintf(f, "- openpi, %s: the score matrix is %.1f%% of the memory of standard",
+            full_name(r, name), 100 * fmin(score_bytes(r->c), workspace_of(r)) / total_bytes(r));
         if (flash) fprintf(f, ", which is %.3g times that of flash", flash->memory_factor);
         fputc('\n', f);
     }
@@ -6180,19 +6212,30 @@ static void conclude_guide(FILE *f, const bench *b, const suite *s) {
 /* A share that openpi aims at; its lower end is what counts. */
 static void print_target(
     FILE *f, const char *what, const row *at, double percent, double least, double most) {
+    char name[256];
     if (at)
-        fprintf(f, "  - %.1f%% %s at S %lld (target %.0f to %.0f%%): %s\n", percent, what,
-            (long long)at->q_len, least, most, percent >= least ? "reached" : "NOT reached");
+        fprintf(f, "  - %.1f%% %s at %s (target %.0f to %.0f%%): %s\n", percent, what,
+            full_name(at, name), least, most, percent >= least ? "reached" : "NOT reached");
     else fprintf(f, "  - %s (target %.0f to %.0f%%): not run\n", what, least, most);
 }
 
-/* openpi's targets at the longest sequence measured, of what was measured. */
+/* openpi's targets at the longest sequence measured, of what was measured: the row that saves least
+ * is judged, and of the exponents that farthest from 2, whatever their order. */
 typedef struct openpi_verdict {
     const row *slowest, *largest; /* the rows judged for time and for memory */
     double less_time, less_memory, standard_exponent;
     int64_t right, wrong;
     judgement all;
 } openpi_verdict;
+
+static double speedup_of(const row *r) { return r->speedup_vs_standard; }
+static double reduction_of(const row *r) { return r->memory_reduction; }
+
+/* Whether r is judged, and not `other`: of the longest rows the one that saves least. */
+static bool is_judged(const row *r, const row *other, double (*saving)(const row *)) {
+    return isfinite(saving(r)) && (!other || r->q_len > other->q_len ||
+                                      (r->q_len == other->q_len && saving(r) < saving(other)));
+}
 
 static void judge_openpi_row(openpi_verdict *x, const row *r) {
     bool flash = !strcmp(r->backend, "flash"), standard = !strcmp(r->backend, "standard");
@@ -6201,13 +6244,12 @@ static void judge_openpi_row(openpi_verdict *x, const row *r) {
     x->wrong += !strcmp(r->status, "wrong") || !strcmp(r->status, "failed") ||
                 (!strcmp(r->status, "declined") && (flash || standard));
     flash = flash && row_ok(r);
-    if (flash && r->c->v[MEASURE] == TIME && !r->c->v[MASK] && isfinite(r->speedup_vs_standard) &&
-        (!x->slowest || r->q_len > x->slowest->q_len))
+    if (flash && r->c->v[MEASURE] == TIME && !r->c->v[MASK] && is_judged(r, x->slowest, speedup_of))
         x->slowest = r;
-    if (flash && r->c->v[MEASURE] == MEMORY && isfinite(r->memory_reduction) &&
-        (!x->largest || r->q_len > x->largest->q_len))
+    if (flash && r->c->v[MEASURE] == MEMORY && is_judged(r, x->largest, reduction_of))
         x->largest = r;
-    if (standard && r->c->v[MEASURE] == MEMORY && isfinite(r->memory_exponent))
+    if (standard && r->c->v[MEASURE] == MEMORY && isfinite(r->memory_exponent) &&
+        !(fabs(r->memory_exponent - 2) <= fabs(x->standard_exponent - 2)))
         x->standard_exponent = r->memory_exponent;
 }
 
@@ -7266,6 +7308,8 @@ static int write_reports(const bench *b, const char *dir) {
         bad = write_report(b, i, path[i], temporary[POINTS], temporary[i]);
         count = i + 1;
     }
+    if (b->opt.plot && !bad && count <= COUNT(reports))
+        fputs("attn_bench: --plot: a curve needs two lengths\n", stderr);
     for (int i = 0; i < count && !bad; i++)
         if (*temporary[i] && !replace_file(temporary[i], path[i]))
             bad = refuse("%s: %s", path[i], strerror(errno));
@@ -7835,6 +7879,11 @@ static int64_t name_faults(const row *rows, int64_t count, const baseline *old, 
     return faults;
 }
 
+static int refuse_other_rows(const baseline *old) {
+    return refuse(
+        "--baseline %s: 0 rows compared, none of its rows is one of this run's", old->path);
+}
+
 /* Whether something is slower, or wrong by now; EXIT_BAD after one line: nothing was compared. */
 static int judge_baseline(bench *b, const row *rows, int64_t count, const baseline *old) {
     int64_t slow = compare_rows(b, rows, count, b->repeats, b->repeat_count, old), missing;
@@ -7842,9 +7891,7 @@ static int judge_baseline(bench *b, const row *rows, int64_t count, const baseli
     if (missing && !interrupted)
         fprintf(stderr, "attn_bench: baseline: %lld of its rows were not measured now\n",
             (long long)missing);
-    if (!b->comparison_count && !interrupted && !faults)
-        return refuse(
-            "--baseline %s: 0 rows compared, none of its rows is one of this run's", old->path);
+    if (!b->comparison_count && !interrupted && !faults) return refuse_other_rows(old);
     if (slow && b->writer && !interrupted) /* this is a run, no saved one */
         slow = confirm_slower(b, old);
     if (slow < 0) return EXIT_BAD;
@@ -7871,6 +7918,22 @@ static int check_machine(const baseline *old, const char *isa, const char *cpu) 
     return refuse("--baseline %s: mismatch: it was saved on %s, %s; this is %s, %s: nothing is "
                   "compared",
         old->path, old->cpu, old->isa, cpu, isa);
+}
+
+/* Nor is a run measured that has no row of the saved one. Which backend "auto" takes, and what rows a
+ * call over ranks has, is not known before. */
+static int check_rows(const bench *b, const baseline *old) {
+    static row r;
+    char name[32];
+    const char *backend;
+    for (int64_t i = 0; i < b->case_count; i++)
+        for (int k = 0; (backend = backend_of_case(b, &b->cases[i], k, name)); k++) {
+            if (!strcmp(backend, "auto") || b->cases[i].suite->over_ranks) return 0;
+            r = new_row(&b->cases[i], backend);
+            for (int64_t n = 0; n < old->count; n++)
+                if (is_compared(&old->rows[n]) && is_same_row(&old->rows[n], &r)) return 0;
+        }
+    return refuse_other_rows(old);
 }
 
 /* --baseline OLD --saved NEW: two saved runs, nothing is measured. */
@@ -7914,7 +7977,7 @@ static const struct {
     {"projections", TO_BOOL, offsetof(options, projections), "",
         "the whole module: Q, K, V and O projections; needs OpenBLAS"},
     {"min-time", TO_SECONDS, offsetof(options, min_time), "SECONDS",
-        "measure each row for so long at least"},
+        "measure each row for so long at least, in no fewer calls"},
     {"tune", TO_BOOL, offsetof(options, tune), "", "time a table of tile sizes; changes nothing"},
     {"ablate", TO_BOOL, offsetof(options, ablate), "",
         "time with each optimization turned off in turn"},
@@ -8386,6 +8449,8 @@ static int expand(bench *b, const suite *s, const char *line, const char *group)
     do {
         bench_case c = {.suite = s};
         for (a = 0; a < AXES; a++) c.v[a] = g.value[a][at[a]];
+        if (s->brief_warmup && !b->opt.user.count[WARMUP])
+            c.v[WARMUP] = min64(c.v[WARMUP], c.v[ITERATIONS]);
         bool too_many = c.v[THREADS] > attn_threads() && !b->opt.user.count[THREADS];
         bool empty = c.v[MEASURE] == GRADIENT && c.v[PASS] == FWD; /* it has no gradients */
         /* bf16 computed as f32 */
@@ -8586,7 +8651,7 @@ static int print_list(const bench *b) {
     return 0;
 }
 
-/* One shape that no backend chosen can hold is bad input, before anything runs. */
+/* Shapes of which no backend chosen can hold any are bad input, before anything runs. */
 static int refuse_what_cannot_fit(bench *b) {
     char name[32];
     const char *backend, *why = NULL;
@@ -8762,8 +8827,8 @@ static int prepare(bench *b, baseline *old) {
     if (o->list) return 0;
     char cpu[192];
     if ((o->baseline && (load_baseline("baseline", o->baseline, old) ||
-                            check_machine(old, attn_isa(), cpu_name(cpu)))) ||
-        (!o->suites && refuse_what_cannot_fit(b)))
+                            check_machine(old, attn_isa(), cpu_name(cpu)) || check_rows(b, old))) ||
+        ((!o->suites || shape_given(o)) && refuse_what_cannot_fit(b)))
         return EXIT_BAD;
     if (o->plot && !run_program(gnuplot, -1, -1)) return refuse("--plot: gnuplot is not installed");
     count_rows(b);

@@ -48,7 +48,7 @@ def test_shares():
         for name, theirs, theory in (("standard", 0.5, scores), ("flash", 0.2, 8 * heads * 64)):
             row = next((r for r in rows if r["backend"] == name and r["status"] == "ok"), None)
             good = row and abs(row["matrix_share"] * scores / row["workspace_bytes"] - 1) < 1e-6 and row["theoretical_bytes"] == theory
-            good = good and (row["note"] or "").startswith("theirs: %.1f MB" % theirs if heads == 32 else "") == (heads == 32 or not row["note"])
+            good = good and (row["note"] or "").startswith("theirs: %.1f MiB" % theirs if heads == 32 else "") == (heads == 32 or not row["note"])
             report("memory of %s, %d heads" % (name, heads), None if good else str(row or rows))
 
 
@@ -138,7 +138,7 @@ def test_published():
     ours = re.search(r"^\| B1 S32 H1 D32 \| their CPU \| fwd \| 33.463 us \| 956280 \| ([\d.]+) (us|ms) \| [\d.]+ \|$", text["rocmforge"], re.M)
     report("ours beside theirs", None if ours else text["rocmforge"])
     for what, pattern in (
-        ("backward as a multiple of the forward", r"^\| B1 S64 H2 D16 \| flash \|( [\d.]+ \|){4} - \| [\d.]+ \|$"),
+        ("backward as a multiple of the forward", r"^\| B1 S64 H2 D16 f16 \| flash \|( [\d.]+ \|){4} - \| [\d.]+ \|$"),
         ("memory of another shape", r"^\| S 64 \| 0.5 \| not run \| 0.2 \| not run \| 2.5x \| not run \|$"),
         ("GB/s of ours", r"^- flash_v2 bandwidth, both: .* ours, the most: [\d.e-]+ GB/s \([\d.]+% of a read loop\), B"),
         ("batch scaling of ours", r"^\| 2 \| 1.85 \| [\d.]+ \|"),

@@ -95,6 +95,9 @@ def test_programs(folder):
         "arguments of gnuplot",
         None if done.returncode == 0 and started == "1\n--version\n" + "1\n-\n" * len(drawn) else done.stderr + started,
     )
+    done = run(*"--seq-len 16 --iterations 1 --backend flash --plot --output-dir one".split(), cwd=folder, env=environment)
+    said = done.returncode == 0 and done.stderr.count("attn_bench: --plot: a curve needs two lengths\n") == 1
+    report("nothing to draw is said", None if said else done.stdout + done.stderr)
     script = open(os.path.join(folder, "out'put", "time.svg")).read()
     scripts = [open(os.path.join(folder, "out'put", name)).read() for name in drawn]
     parts = [text.partition("set terminal ") for text in scripts]
