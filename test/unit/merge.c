@@ -22,9 +22,10 @@ static const merge_case cases[] = {
     { .name = "every type", .b = 2, .s = 9, .h = 3, .dv = 129, .parts = 4, .o = ATTN_F16, .part = -1, .sink = 1, .strided = 1 },
     { .name = "packed", .b = 3, .s = 9, .h = 3, .dv = 96, .parts = 3, .o = ATTN_BF16, .part = -1, .packed = 1, .sink = 1 },
     { .name = "on threads", .b = 2, .s = 151, .h = 3, .dv = 70, .parts = 3, .o = ATTN_F32, .part = -1, .sink = 1 },
+    { .name = "more parts than have their weights kept", .b = 1, .s = 40, .h = 1, .dv = 70, .parts = 40, .o = ATTN_F32, .part = -1, .sink = 1 },
     { .name = "one column, many parts", .b = 1, .s = 40, .h = 1, .dv = 1, .parts = 9, .o = ATTN_F64, .part = ATTN_F64, .sink = 1 },
 };
-enum { MOST = 9 };
+enum { MOST = 40 };
 
 typedef struct merge {
     attn_desc d;

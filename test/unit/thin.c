@@ -52,13 +52,15 @@ static void fill_cache(cache *c, int32_t type, double q_size, double k_scale, do
 }
 static void drop_cache(cache *c) { free(c->k), free(c->v); }
 
-/* One sequence of heads = group, q_len queries. */
+static float dropout;                           /* of check_rows */
+/* One sequence of heads = group, q_len queries; a window is of 101 keys on the left. */
 static void check_rows(cache *c, int32_t type, int64_t group, int64_t q_len, uint32_t flags)
 {
     float o[2][MOST_ROWS * MOST_DIM], lse[2][MOST_ROWS];
     attn_desc d = { 0 };
     d.batch = 1, d.heads = group, d.kv_heads = 1, d.q_len = q_len, d.kv_len = c->kv, d.head_dim = c->dim, d.threads = 1, d.flags = flags;
     d.q.data = c->q, d.k.data = c->k, d.v.data = c->v, d.k.dtype = d.v.dtype = type;
+    d.window_left = flags & ATTN_WINDOW_LEFT ? 101 : 0, d.dropout = dropout, d.seed = 3;
     if (scaled(type)) d.k.scale = c->k_scale, d.v.scale = c->v_scale;
     if (c->page) {
         d.seq.block_table = c->table, d.seq.page_size = c->page, d.seq.max_pages = (c->kv + c->page - 1) / c->page;
@@ -105,6 +107,23 @@ static void test_pages(void **state)
         }
 }
 /* q k v stays where f32 can hold it, whatever the codes, scales and queries are on the way. */
+/* Windows of few rows begin and end within a block; words of dropout come in fours. */
+static void test_windows(void **state)
+{
+    static const int64_t keys[] = { 64, 130, 191, 259, 290, 299, 300 };
+    (void)state;
+    for (int64_t t = 0; t < COUNT(types); t++)
+        for (int64_t n = 0; n < COUNT(keys); n++)
+            for (int64_t q_len = 1; q_len <= 7; q_len += 3)
+                for (int drop = 0; drop < 2; drop++) {
+                    cache c = { 64, keys[n], 0, NULL, NULL, { 0 }, { 0 }, { 0 }, 0, { 0 }, 0 };
+                    fill_cache(&c, types[t], 1, 0.02, 0.02, (uint64_t)(t * 100 + n));
+                    dropout = drop ? 0.25f : 0;
+                    check_rows(&c, types[t], n % 2 ? 1 : q_len == 1 ? 4 : 1, q_len, ATTN_CAUSAL | (n % 3 ? ATTN_WINDOW_LEFT : 0));
+                    drop_cache(&c);
+                }
+    dropout = 0;
+}
 static void test_scales(void **state)
 {
     static const double sizes[][3] = { /* of q, of K's scales, of V's; the first two lose the small codes of fp8 however they are read */
@@ -275,7 +294,7 @@ static void test_padding_of_q(void **state)
 }
 int main(void)
 {
-    const struct CMUnitTest tests[] = { cmocka_unit_test(test_types), cmocka_unit_test(test_pages), cmocka_unit_test(test_scales), cmocka_unit_test(test_odd_scale),
+    const struct CMUnitTest tests[] = { cmocka_unit_test(test_types), cmocka_unit_test(test_pages), cmocka_unit_test(test_windows), cmocka_unit_test(test_scales), cmocka_unit_test(test_odd_scale),
                                        cmocka_unit_test(test_infinite_scale), cmocka_unit_test(test_gangs), cmocka_unit_test(test_padding_of_q) };
     return cmocka_run_group_tests_name("thin", tests, NULL, NULL);
 }
