@@ -1013,12 +1013,12 @@ static void long_sums(void) {
         /* so many keys that the parts have long sums too */
         {ATTN_F32, ATTN_F32, 450000, 128, 0, 1}};
     const char *chip = getenv("HIPSIM_ARCH");
-    const bool pieces = chip && (!strcmp(chip, "gfx90a") || !strcmp(chip, "gfx1201"));
+    const int pieces = chip && (!strcmp(chip, "gfx90a") || !strcmp(chip, "gfx1201"));
     registered();
     for (size_t n = 0; n < sizeof cases / sizeof *cases; n++) {
         proof_case c;
         attn_desc *d = &c.d;
-        const bool light = cases[n].dtype != ATTN_F32 && cases[n].rows > 2;
+        const int light = cases[n].dtype != ATTN_F32 && cases[n].rows > 2;
         if (cases[n].rows > 2 && !built(cases[n].dtype)) continue;
         shape(&c, 1, cases[n].rows, light ? cases[n].keys : 1, 1, 1, cases[n].dim, 0, cases[n].dtype);
         d->o.dtype = cases[n].out;
