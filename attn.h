@@ -184,7 +184,9 @@
    nor where scale |q| |k| is beyond some 50. Keys are left out, on AVX2 too, of 257 rows and more
    against 2048 keys and more, where rows look at few of their keys: that pays at 0.001 nearly as at
    0.01. What does not pay is as fast as without a tolerance, within 4 percent, but for such a
-   decode.
+   decode, for some f32 rows of 128 dims on Zen 4 (1.3 times slower at 0.001), and for prefill of
+   bf16 where its products are fast: without a tolerance P is rounded to bf16, with one it is not
+   (1.3 times slower at 0.01, up to 2 at 0.001).
    "adaptive" named as the backend computes from integers on AVX2 and in portable C too, slower than
    flash; it declines a call of whose description alone follows that all would be computed exactly,
    where the automatic choice does so; what follows from the data is computed exactly by both.
@@ -3453,7 +3455,7 @@ typedef struct attn__kernels {
     void (*backward_dq)(const struct attn__bwd *job, const attn__sequence_view *s, int64_t kv_head,
         int64_t row0, int64_t rows);
     void (*bias_rows)(const struct attn__bwd *job, const attn__sequence_view *s,
-        const struct attn__bwd_tile *t, int64_t h, int64_t first, float *out, int bad);
+        const struct attn__bwd_tile *t, int64_t h0, int64_t h1, int64_t first, float *out, int bad);
     void (*standard_softmax)(const struct attn__std *job, const attn__sequence_view *s, int64_t h,
         int64_t row0, int64_t rows, float *S, float *stats);
     void (*convert_rows)(const attn_out *dst, int64_t dst_at, int64_t dst_step, const attn_in *src,
@@ -6976,7 +6978,7 @@ static void attn__flash_blocks(
             ? ATTN__THIN_BLOCK
             : job->BN;
     /* few rows: all of them see [inner, outer), whose values are read where they lie */
-    int64_t inner = 0, outer = 0;
+    int64_t inner = 0, outer = bold ? INT64_MAX : 0;
     /* no row sees all of a block before this one */
     int64_t begin = k0 + (first - k0) / job->BN * job->BN;
     /* dropout's words come in fours */
@@ -6989,9 +6991,9 @@ static void attn__flash_blocks(
     for (int64_t kb = begin, ke; kb < last; kb = ke) {
         attn__kv_block all = {kb, 0, kb, job->v_pad, gang->t.V, 0, 0, empty, 0, thin, 0,
             job->bf16_qk && !thin, job->bf16_pv && !thin};
-        all.thin_v = bold || (inner <= kb && kb < outer);
+        all.thin_v = inner <= kb && kb < outer;
         ke = attn__min(kb + (all.thin_v ? longer : job->BN), last);
-        if (all.thin_v && !bold) ke = attn__min(ke, outer);
+        if (all.thin_v) ke = attn__min(ke, outer);
         else if (kb < inner && inner < outer) ke = attn__min(ke, inner);
         if (ke <= first) continue;
         all.ke = ke;
@@ -7522,9 +7524,8 @@ static void attn__backward_bias(
                 if (!attn__bwd_scores(job, &s, &t, &gr, 1, &bad)) continue;
                 const int64_t at = first + start - column;
                 if (shared) memset(part, 0, sizeof part);
-                for (int64_t l = 0; l < together; l++)
-                    isa->bias_rows(
-                        job, &s, &t, h + l, first, (shared ? part : out + l * st[1]) + at, bad);
+                isa->bias_rows(
+                    job, &s, &t, h, h + together, first, (shared ? part : out) + at, bad);
                 for (int64_t c = 0; c < width && shared; c++) total[c] += (double)part[c];
             }
         }
@@ -15674,17 +15675,19 @@ static void ATTN__(backward_dq)(const attn__bwd *job, const attn__sequence_view 
     }
 }
 
-/* dbias for keys of buffer columns kb .. kb + BK, for the distinct batch entry b and head h of
- * the bias: every (batch entry, head, row) that reads an element adds to it, in order.
+/* dbias for keys of buffer columns kb .. kb + BK, for the distinct batch entry b and heads
+ * [h0, h1) of the bias: every (batch entry, head, row) that reads an element adds to it, in order.
  * Recomputes dS, since a broadcast bias is shared by units of the main pass. */
 static void ATTN__(bias_rows)(const attn__bwd *job, const attn__sequence_view *s,
-    const attn__bwd_tile *t, int64_t h, int64_t first, float *out, int bad) {
+    const attn__bwd_tile *t, int64_t h0, int64_t h1, int64_t first, float *out, int bad) {
+    const int64_t *st = job->d->bias.stride;
     const int64_t keys = t->ke - first;
     for (int64_t r = 0; r < t->rows; r++) {
         const attn__query q = attn__bwd_query(job, s, t, r);
-        if (q.h != h) continue;
-        float *to = out + q.i * job->d->bias.stride[2], *ds = t->dS + r * t->ld + (first - t->kb);
-        const float times = job->d->bias_scale ? job->d->bias_scale[h] : 1;
+        if (q.h < h0 || q.h >= h1) continue;
+        float *to = out + (q.h - h0) * st[1] + q.i * st[2],
+              *ds = t->dS + r * t->ld + (first - t->kb);
+        const float times = job->d->bias_scale ? job->d->bias_scale[q.h] : 1;
         const ATTN__V by = ATTN__(set1)(times);
         for (int64_t c = 0; c < keys && bad; c++)
             if (!attn__sees(&q, first + c)) ds[c] = 0;
