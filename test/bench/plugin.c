@@ -112,7 +112,8 @@ static attn_status run(void *user, const attn_desc *d, const attn_grad *g, const
     if (KIND == CRASHES && d->q_len > 33) raise(SIGSEGV);
     if (KIND == EXITS && d->q_len > 33) exit(0);
     if (KIND == DEEP && d->q_len > 33) runs += deeper(0);
-    for (clock_t end = slow ? clock() + CLOCKS_PER_SEC / 1000 : 0; slow && clock() < end;) continue;
+    /* by the processor's clock, and most of a call either way: what else the machine does is not what is compared */
+    for (clock_t end = KIND == SLOW_FIRST ? clock() + (slow ? 3 : 1) * (CLOCKS_PER_SEC / 1000) : 0; KIND == SLOW_FIRST && clock() < end;) continue;
     if (KIND == PRINTS) printf("{\"a line\": %d\n", runs);
     if (log) {
         fputs(user, log);
