@@ -184,9 +184,10 @@
    nor where scale |q| |k| is beyond some 50. Keys are left out, on AVX2 too, of 257 rows and more
    against 2048 keys and more, where rows look at few of their keys: that pays at 0.001 nearly as at
    0.01. What does not pay is as fast as without a tolerance, within 4 percent, but for such a
-   decode, for some f32 rows of 128 dims on Zen 4 (1.3 times slower at 0.001), and for prefill of
-   bf16 where its products are fast: without a tolerance P is rounded to bf16, with one it is not
-   (1.3 times slower at 0.01, up to 2 at 0.001).
+   decode, for some f32 rows of 128 dims on Zen 4 (1.3 times slower at 0.001), and for bf16 below
+   0.004 (1.4 times slower) where its products are fast. There q, k, v and o of bf16 are computed from
+   no integers, and from 0.004 on P is rounded to bf16 as it is without a tolerance, unless that
+   is absolute: 2^-8 of the largest |v| that a row sees is in its cert then, where 0 is said above.
    "adaptive" named as the backend computes from integers on AVX2 and in portable C too, slower than
    flash; it declines a call of whose description alone follows that all would be computed exactly,
    where the automatic choice does so; what follows from the data is computed exactly by both.
@@ -3424,6 +3425,8 @@ typedef struct attn__kernels {
     int (*pack_v_pairs)(float *dst, int64_t pad, const attn_desc *d, const attn__sequence_view *s,
         int64_t h, int64_t j0, int64_t j1);
     void (*pairs_of_row)(float *P, int64_t c0, int64_t c1);
+    float (*largest_v)(
+        const attn_desc *d, const attn__sequence_view *s, int64_t h, int64_t j0, int64_t j1);
     int (*rows_bad)(const float *p, int64_t stride, int64_t n, int64_t dim);
     int (*bias_hides)(const attn_desc *d, int64_t at, int64_t n);
     void (*seen_row)(const struct attn__query *q, int pairs, const float *P, int64_t kb,
@@ -4526,6 +4529,14 @@ static void attn__flash_memory(attn__flash *job, int64_t rows, int64_t cap, int6
     job->planned = attn__planned_threads(job->d);
     job->bytes = job->planned * job->scratch;
 }
+#if ATTN__ADAPTIVE
+/* Further down: >>adaptive. */
+static int64_t attn__adaptive_fewer(const attn_desc *d);
+static int attn__rounds_p(const attn_desc *d);
+static void attn__flash_certs(const attn_desc *d, const attn__flash *job);
+#else
+static int attn__rounds_p(const attn_desc *d) { return !(d->tolerance > 0); }
+#endif
 static void attn__flash_shape(const attn_desc *d, attn__flash *job) {
     job->d = d;
     job->workspace = NULL;
@@ -4552,7 +4563,7 @@ static void attn__flash_shape(const attn_desc *d, attn__flash *job) {
         d->o.dtype == ATTN_F32 && d->v_dim == job->v_pad && (job->group == 1 || d->q_len == 1);
 
     job->bf16_qk = attn__both_bf16(d->q.dtype, d->k.dtype, d->head_dim) && !attn__has_rotary(d);
-    job->bf16_pv = attn__both_bf16(d->v.dtype, d->o.dtype, 2) && attn__bits(d->tolerance) << 1 == 0;
+    job->bf16_pv = attn__both_bf16(d->v.dtype, d->o.dtype, 2) && attn__rounds_p(d);
 
     /* 3/8 of the L2 cache for the packed keys and values of a block, half where that is little. Q
      * and O may exceed it: they stream past once a block, and packing is shared by all rows of a
@@ -4586,10 +4597,6 @@ static void attn__flash_shape(const attn_desc *d, attn__flash *job) {
     job->filter = NULL;
     job->units = d->batch * d->kv_heads / job->gang * job->tiles * job->splits;
 }
-#if ATTN__ADAPTIVE
-/* Further down: >>adaptive. */
-static int64_t attn__adaptive_fewer(const attn_desc *d);
-#endif
 static attn_status attn__flash_plan(
     void *user, const attn_desc *d, const attn_grad *g, attn_plan *plan) {
     attn__flash job;
@@ -4674,10 +4681,14 @@ static void attn__flash_compute(const attn_desc *d, attn__flash *job) {
     attn__share share = {
         attn__flash_rows_unit, job, job->workspace, job->scratch, job->units, job->threads, 0};
     attn__share_run(d, &share);
-    if (ATTN__SMALL || job->splits <= 1) return;
-    share.unit = attn__flash_merge_unit;
-    share.units = job->units / job->splits * job->gang;
-    attn__share_run(d, &share);
+    if (!ATTN__SMALL && job->splits > 1) {
+        share.unit = attn__flash_merge_unit;
+        share.units = job->units / job->splits * job->gang;
+        attn__share_run(d, &share);
+    }
+#if ATTN__ADAPTIVE
+    if (d->tolerance > 0) attn__flash_certs(d, job);
+#endif
 }
 static attn_status attn__flash_run(
     void *user, const attn_desc *d, const attn_grad *g, const attn_plan *plan) {
@@ -4742,18 +4753,23 @@ static attn_status attn__flash_run(
 
    which bounds what is missing in lse, too, without range. Whether it pays is guessed from the scores
    of a few rows (>>codes, attn__filter_worth).
+   P in bf16, where products of bf16 are fast and the tolerance allows it, moves o by |p_j - bf16(p_j)|
+   <= 2^-8 p_j of each key at most: 2^-8 times the largest |v_j| that the row sees, in every
+   certificate of such a call.
    The residuals are measured, not assumed; what f32 rounds on the way to the certificate is made up
    for by factors above 1, and what it rounds in o itself beyond the rule for plain f32 code (the
    sums are joined every 128 keys) is a term of its own: attn__certificate.
    Bounds by residual norms: Zhang et al., "SageAttention", 2024, quantises as here but has none; blocks
    left out by an estimate: Zhang et al., "SpargeAttn", 2025; the online softmax is that of >>flash. */
 #define ATTN__INT16_CHUNK 128
-/* cert and statistics of a call whose rows were all computed exactly, and why. */
+static void attn__no_certs(const attn_desc *d) {
+    if (d->cert) memset(d->cert, 0, (size_t)(attn__rows_total(d) * d->heads) * sizeof *d->cert);
+    if (d->statistics) memset(d->statistics, 0, sizeof *d->statistics);
+}
+/* statistics of a call none of whose rows was computed from codes, and why. */
 static void attn__tell_dense(const attn_desc *d, const char *why) {
     attn_statistics *s = d->statistics;
-    if (d->cert) memset(d->cert, 0, (size_t)(attn__rows_total(d) * d->heads) * sizeof *d->cert);
     if (!s) return;
-    memset(s, 0, sizeof *s);
     s->rows = attn__rows_total(d) * d->heads;
     for (int64_t n = 0; n < d->batch; n++) {
         attn__sequence_view view = attn__sequence(d, n);
@@ -4770,6 +4786,109 @@ static void attn__tell_dense(const attn_desc *d, const char *why) {
 #if ATTN__ADAPTIVE
 static int attn__named_adaptive(const attn_desc *d) {
     return d->backend && !strcmp(d->backend, "adaptive");
+}
+/* ---- P in bf16: o is off by sum |p_j - bf16(p_j)| |v_j| / sum p_j at most, 2^-8 of the largest |v_j| ---- */
+#define ATTN__P_ROUNDING 0.00390625f
+#define ATTN__P_ROUNDS 0.004f /* the least tolerance of such calls */
+static const char *attn__exact_needed(const attn_desc *d);
+/* Whether P may be rounded where bf16 is multiplied as it is: without a tolerance, or where it allows
+ * that and what a row sees is known without its scores. */
+static int attn__rounds_p(const attn_desc *d) {
+    const attn_backend *named;
+    if (!(d->tolerance > 0)) return 1;
+    return d->tolerance >= ATTN__P_ROUNDS && !(d->flags & ATTN_TOLERANCE_ABSOLUTE) &&
+           !attn__exact_needed(d) && attn__named(d, &named) == ATTN_OK && !named;
+}
+#define ATTN__SEEN_ROWS 64
+/* The larger of `most` and the largest |v| of the keys [j, end), V of bf16. */
+static float attn__largest_of(const attn__rows *u, int64_t j, int64_t end, float most) {
+    const float own =
+        j < end ? attn__machine()->isa->largest_v(u->job->d, &u->s, u->kv_head, j, end) : 0;
+    return own > most ? own : most;
+}
+/* The keys [from, to), which queries share, and their largest |v|. */
+typedef struct attn__shared_keys {
+    int64_t from, to;
+    float most;
+} attn__shared_keys;
+/* The largest |v| that each of the queries [i, i + n) sees, up to SEEN_ROWS of them. *shared are the
+ * keys of the queries before, then of these. */
+static void attn__queries_see(
+    const attn__rows *u, int64_t i, int64_t n, attn__shared_keys *shared, float *seen) {
+    int64_t lo[ATTN__SEEN_ROWS], hi[ATTN__SEEN_ROWS], first = INT64_MAX, from = 0, to = INT64_MAX;
+    float left[ATTN__SEEN_ROWS], right = 0, before = 0;
+    for (int64_t r = 0; r < n; r++) {
+        attn__range(u->job->d, &u->s, i + r, &lo[r], &hi[r]);
+        if (hi[r] <= lo[r]) continue;
+        first = attn__min(first, lo[r]);
+        from = attn__max(from, lo[r]);
+        to = attn__min(to, hi[r]);
+    }
+    const int share = first <= from && from < to;
+    if (share) { /* the keys before them are fewer than n: a query begins at most one further on */
+        const int on = from == shared->from;
+        shared->most = attn__largest_of(u, on ? shared->to : from, to, on ? shared->most : 0);
+        shared->from = from;
+        shared->to = to;
+        for (int64_t j = from - 1; j >= first; j--)
+            left[j - first] = before = attn__largest_of(u, j, j + 1, before);
+    }
+    for (int64_t r = 0; r < n; r++) {
+        seen[r] = 0;
+        if (hi[r] <= lo[r]) continue;
+        if (share) {
+            right = attn__largest_of(u, to, hi[r], right);
+            to = hi[r];
+            seen[r] = shared->most > right ? shared->most : right;
+            if (lo[r] < from && left[lo[r] - first] > seen[r]) seen[r] = left[lo[r] - first];
+        } else {
+            seen[r] = attn__largest_of(u, lo[r], hi[r], 0);
+        }
+        if (!attn__finite(seen[r])) seen[r] = 0; /* of a row that is not finite */
+    }
+}
+/* Certificates of a unit's rows, what P in bf16 costs them added to `cert` (NULL: 0). */
+static void attn__add_rounding(const attn__rows *u, const float *cert, float *largest) {
+    const attn_desc *d = u->job->d;
+    const int64_t group = u->job->group, last = (u->row0 + u->rows - 1) / group;
+    attn__shared_keys shared = {0, 0, 0};
+    float seen[ATTN__SEEN_ROWS];
+    int64_t row = u->row0;
+    for (int64_t i = row / group; i <= last; i += ATTN__SEEN_ROWS) {
+        const int64_t n = attn__min(ATTN__SEEN_ROWS, last + 1 - i),
+                      end = attn__min((i + n) * group, u->row0 + u->rows);
+        attn__queries_see(u, i, n, &shared, seen);
+        for (; row < end; row++) {
+            const int64_t h = u->kv_head * group + row % group;
+            const float own =
+                seen[row / group - i] * ATTN__P_ROUNDING + (cert ? cert[row - u->row0] : 0);
+            if (own > *largest) *largest = own;
+            if (d->cert) d->cert[attn__lse_at(d, &u->s, row / group, h)] = own;
+        }
+    }
+}
+static void attn__flash_certs_unit(const void *arg, int64_t n, char *scratch) {
+    const attn__flash *job = (const attn__flash *)arg;
+    attn__rows u;
+    u.job = job;
+    u.s = attn__sequence(job->d, n / job->d->kv_heads);
+    u.kv_head = n % job->d->kv_heads;
+    u.row0 = 0;
+    u.rows = u.s.q_used * job->group;
+    if (u.rows > 0) attn__add_rounding(&u, NULL, (float *)(void *)scratch);
+}
+/* cert of rows that flash computed. */
+static void attn__flash_certs(const attn_desc *d, const attn__flash *job) {
+    float largest[64][16];
+    attn__no_certs(d);
+    if (!job->bf16_pv || !(d->cert || d->statistics)) return;
+    memset(largest, 0, sizeof largest);
+    attn__share share = {attn__flash_certs_unit, job, (char *)largest, sizeof largest[0],
+        d->batch * d->kv_heads, (int32_t)attn__min(job->threads, 64), 0};
+    attn__share_run(d, &share);
+    for (int n = 0; n < 64 && d->statistics; n++)
+        if (largest[n][0] > d->statistics->largest_cert)
+            d->statistics->largest_cert = largest[n][0];
 }
 /* Fewer rows of a unit, and fewer keys, do not make up for the packing. */
 #define ATTN__INT16_FEW "fewer rows or keys than make up for packing them"
@@ -5008,10 +5127,12 @@ static float attn__certificate(
     return (float)((bound * 1.001 + rounded) * 1.000001);
 }
 /* What row r may be off by. */
-static double attn__allowed(const attn_desc *d, const attn__int16 *t, int64_t r) {
-    const double most = (double)d->tolerance;
-    return d->flags & ATTN_TOLERANCE_ABSOLUTE ? most
-                                              : most * (double)t->row[ATTN__ROW_SEEN][r] * 0.999999;
+static double attn__allowed(const attn__adaptive *job, const attn__int16 *t, int64_t r) {
+    const double most = (double)job->d->tolerance,
+                 share = job->flash.bf16_pv ? most - (double)ATTN__P_ROUNDING : most;
+    return job->d->flags & ATTN_TOLERANCE_ABSOLUTE
+               ? most
+               : share * (double)t->row[ATTN__ROW_SEEN][r] * 0.999999;
 }
 /* Rows of a unit of the sequence at most: 16 units and more, where these are not too small to pack. */
 static int64_t attn__adaptive_most(const attn__adaptive *job, const attn__sequence_view *s) {
@@ -5287,9 +5408,12 @@ static const char *attn__rows_decline(const attn_desc *d, int64_t keys) {
 }
 static const char *attn__int16_declines(const attn_desc *d) {
     const char *why = attn__rows_decline(d, attn__int16_keys(d));
-    if (!why && attn__machine()->isa->W < 16 && !attn__named_adaptive(d))
-        why = "products of int16 do not pay without AVX-512 VNNI";
-    return why;
+    if (why || attn__named_adaptive(d)) return why;
+    if (attn__machine()->isa->W < 16) return "products of int16 do not pay without AVX-512 VNNI";
+    return attn__both_bf16(d->q.dtype, d->k.dtype, d->head_dim) &&
+                   attn__both_bf16(d->v.dtype, d->o.dtype, 2)
+               ? "products of bf16 are as fast as those of int16"
+               : NULL;
 }
 /* Whether keys may be left out: not of rows whose keys are split. */
 static int attn__filter_takes(const attn_desc *d) {
@@ -5374,7 +5498,7 @@ static double attn__sampled_error(
 }
 /* Whether row r is to stay, with a certificate beyond the tolerance. */
 static int attn__uncertified(const attn__adaptive *job, const attn__int16 *t, int64_t r) {
-    return t->cert[r] != ATTN__FAILED && (double)t->cert[r] > attn__allowed(job->d, t, r);
+    return t->cert[r] != ATTN__FAILED && (double)t->cert[r] > attn__allowed(job, t, r);
 }
 /* Of the n rows listed, computed as flash does it too: how many are off by more than they may be. */
 static int64_t attn__adaptive_compare(const attn__adaptive *job, const attn__rows *u,
@@ -5384,7 +5508,7 @@ static int64_t attn__adaptive_compare(const attn__adaptive *job, const attn__row
     for (int64_t x = 0; x < n; x++) {
         const double off =
             attn__sampled_error(job, t, t->list[x], O + x * job->flash.v_pad, (double)sum[x]);
-        beyond += !(off <= attn__allowed(job->d, t, t->list[x]));
+        beyond += !(off <= attn__allowed(job, t, t->list[x]));
         if (off > *error) *error = off;
     }
     t->tally->sampled += n;
@@ -5399,7 +5523,7 @@ static int64_t attn__adaptive_largest(
     double sum = 0, rows = 0;
     for (int64_t r = 0; r < u->rows; r++) {
         by[r] = attn__uncertified(job, t, r)
-                    ? (float)((double)t->cert[r] / (attn__allowed(job->d, t, r) + 1e-37))
+                    ? (float)((double)t->cert[r] / (attn__allowed(job, t, r) + 1e-37))
                     : 0;
         sum += (double)by[r];
         rows += by[r] > 0;
@@ -5468,12 +5592,12 @@ static void attn__adaptive_sample(
         return;
     }
     for (int64_t r = 0; r < u->rows; r++)
-        if (!((double)t->cert[r] <= attn__allowed(d, t, r))) t->cert[r] = ATTN__FAILED;
+        if (!((double)t->cert[r] <= attn__allowed(job, t, r))) t->cert[r] = ATTN__FAILED;
 }
 /* Whether there is a row whose certificate is beyond the tolerance. */
 static int attn__some_beyond(const attn__adaptive *job, const attn__rows *u, const attn__int16 *t) {
     int64_t r = 0;
-    while (r < u->rows && (double)t->cert[r] <= attn__allowed(job->d, t, r)) r++;
+    while (r < u->rows && (double)t->cert[r] <= attn__allowed(job, t, r)) r++;
     return r < u->rows;
 }
 /* Failed rows again: those that lie together, or, where that is less, all of them in lists. Fewer than
@@ -5537,9 +5661,15 @@ static void attn__adaptive_certs(
     const attn__adaptive *job, const attn__rows *u, const attn__int16 *t) {
     const attn_desc *d = job->d;
     const int64_t group = job->flash.group;
+    for (int64_t r = 0; r < u->rows; r++)
+        if (t->cert[r] == ATTN__FAILED) t->cert[r] = 0;
+    if (job->flash.bf16_pv) {
+        attn__add_rounding(u, t->cert, &t->tally->cert);
+        return;
+    }
     for (int64_t r = 0; r < u->rows; r++) {
         const int64_t row = u->row0 + r, h = u->kv_head * group + row % group;
-        const float cert = t->cert[r] == ATTN__FAILED ? 0 : t->cert[r];
+        const float cert = t->cert[r];
         if (cert > t->tally->cert) t->tally->cert = cert;
         if (d->cert) d->cert[attn__lse_at(d, &u->s, row / group, h)] = cert;
     }
@@ -5794,6 +5924,7 @@ static void attn__tell_exact(const attn_desc *d, const attn_backend *b) {
 #else
     const char *why = "this build has no adaptive backend (ATTN_NO_ADAPTIVE)";
 #endif
+    if (!ATTN__ADAPTIVE || strcmp(b->name, "flash") != 0) attn__no_certs(d);
     attn__tell_dense(d, why ? why : "another backend was named");
 }
 
@@ -8120,7 +8251,7 @@ static void attn__int16_rows(const attn__adaptive *job, const attn__rows *u, con
     const int64_t drawn = attn__samples(job, u);
     for (int64_t r = 0; r < u->rows; r++) {
         const float cert = isa->int16_certificate(job, u, t, r);
-        const int within = (double)cert <= attn__allowed(d, t, r), /* no NaN is */
+        const int within = (double)cert <= attn__allowed(job, t, r), /* no NaN is */
             written =
                 attn__within_f16(d, t->O + r * job->v_pad, (double)t->row[ATTN__ROW_SUM][r], cert);
         t->cert[r] = written && (within || (drawn && attn__finite(cert))) ? cert : ATTN__FAILED;
@@ -8257,7 +8388,7 @@ static int64_t attn__filter_choose(const attn__int16_group *g, double range) {
         if (!(top > -ATTN__BOUND_MOST && top < ATTN__BOUND_MOST && sum > 0)) return 0;
         at[r] = (int64_t)top + attn__log64(sum);
         /* of all of its weight, where the certificate asks for that of what is kept; of lse, too */
-        may[r] = attn__allowed(g->job->d, t, g->row0 + r) / range;
+        may[r] = attn__allowed(g->job, t, g->row0 + r) / range;
         may[r] = may[r] < 0.1 ? may[r] / (1 + may[r]) : 0.09;
         if (!(may[r] > 0)) return 0;
     }
@@ -8405,7 +8536,10 @@ static int attn__filter_worth(
     const double range = attn__columns(d, t, &most);
     if (!(range > 0) || !attn__finite(square)) return attn__tuning.filter;
     /* the filter's part of what flash takes, and of fewer keys at a time; int16 takes 0.65 of it */
-    const double cost = attn__isa()->W < 16 ? 0.5 : 0.12 + 6 / (double)d->head_dim,
+    const double part = attn__isa()->W < 16 ? 0.5 : 0.12 + 6 / (double)d->head_dim,
+                 cost = job->flash.bf16_pv   ? 3.5 * part
+                        : job->flash.bf16_qk ? 1.8 * part
+                                             : part,
                  least = attn__tuning.filter ? 0 : cost + (job->int16 ? 0.5 : 0.25);
     attn__int16_group g;
     g.job = job;
@@ -8481,8 +8615,10 @@ static float attn__filter_certificate(
         range = above > range ? above : range;
         range = below > range ? below : range;
     }
+    if (job->flash.bf16_pv)
+        range += (double)(t->row[ATTN__ROW_SEEN][r] * ATTN__P_ROUNDING); /* the mean is off by */
     const float cert = (float)(range * out * 1.000001);
-    if (!((double)cert <= attn__allowed(d, t, r))) return ATTN__FAILED;
+    if (!((double)cert <= attn__allowed(job, t, r))) return ATTN__FAILED;
     if (!attn__within_f16(d, O, sum, cert)) return ATTN__FAILED;
     if ((float)out > t->tally->mass) t->tally->mass = (float)out;
     if (d->lse && (float)out > t->tally->lse) t->tally->lse = (float)out;
@@ -13728,6 +13864,20 @@ static int ATTN__(pack_v_pairs)(float *dst, int64_t pad, const attn_desc *d,
     }
     return ATTN__(any_bad)(bad + odd);
 }
+/* The largest |v| of keys [j0, j1), one at least; a NaN may count or not. */
+static float ATTN__(largest_v)(
+    const attn_desc *d, const attn__sequence_view *s, int64_t h, int64_t j0, int64_t j1) {
+    const ATTN__V zero = ATTN__(set1)(0);
+    ATTN__V most = zero;
+    for (int64_t j = j0; j < j1; j++) {
+        const uint16_t *row = (const uint16_t *)d->v.data + attn__k_at(d, s, d->v.stride, j, h);
+        for (int64_t c = 0; c < d->v_dim; c += ATTN__W) {
+            const ATTN__V x = ATTN__(load16)(row + c, d->v_dim - c, ATTN_BF16);
+            most = ATTN__(max)(ATTN__(max)(x, zero - x), most);
+        }
+    }
+    return ATTN__(reduce_max)(most);
+}
 /* Columns [c0, c1) of P, whole vectors, as bf16 in the first half of the row. */
 static void ATTN__(pairs_of_row)(float *P, int64_t c0, int64_t c1) {
     for (int64_t c = c0; c < c1; c += ATTN__W) {
@@ -15827,7 +15977,9 @@ static const attn__kernels ATTN__(table) = {
     ATTN__(pack_single_pairs),
     ATTN__(pack_v_pairs),
     ATTN__(pairs_of_row),
+    ATTN__(largest_v),
 #else
+    NULL,
     NULL,
     NULL,
     NULL,

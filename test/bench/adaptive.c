@@ -1,8 +1,8 @@
 /* adaptive.c - what a tolerance buys: calls with one beside the plain call, in turn; `make adaptive`.
  *
- * usage: adaptive [--data NAME] [--dim D] [--threads N] [--decode 1]
+ * usage: adaptive [--data NAME] [--dim D] [--threads N] [--bf16 1] [--decode 1]
  *
- * Batch 1, 8 heads, [B,S,H,D], f32, workspace given. Speed: the median over pairs of calls, one after the other, of how many times as
+ * Batch 1, 8 heads, [B,S,H,D], f32 or bf16, workspace given. Speed: the median over pairs of calls, one after the other, of how many times as
  * fast the call with the tolerance is. Errors: of 64 rows a head against f64 loops; certificates: of all rows; both as a share of the
  * largest |v|. A target is the speed that this library sets itself. */
 #define _GNU_SOURCE
@@ -16,7 +16,8 @@
 #include <time.h>
 
 enum { HEADS = 8, LONGEST = 4096, WIDEST = 128, FLOATS = LONGEST * HEADS * WIDEST };
-static float *q, *k, *v, *o[2], *cert;
+static float *q, *k, *v, *cert;
+static void *o[2], *narrow[3];                  /* q, k and v in bf16, whose values the f32 ones have then */
 static uint64_t state = 1;
 
 static double seconds(void)
@@ -96,8 +97,19 @@ static void sharper(int64_t len, int64_t dim)
 static void sharp_local(int64_t len, int64_t dim) { sink_local(len, dim), sharper(len, dim); }
 static void sharp_topics(int64_t len, int64_t dim) { topics(len, dim), sharper(len, dim); }
 
-/* The largest difference of o from f64 loops over 64 rows a head; *rounded: what f32 may round in such a row, over the largest |v|. */
-static double error_of(const attn_desc *d, double *rounded)
+static void make_narrow(int64_t len, int64_t dim)
+{
+    float *wide[3] = { q, k, v };
+    for (int n = 0; n < 3; n++)
+        for (int64_t i = 0; i < len * HEADS * dim; i++) {
+            attn__put_f32(narrow[n], ATTN_BF16, i, wide[n][i]);
+            wide[n][i] = (float)attn__get_f32(narrow[n], ATTN_BF16, i);
+        }
+}
+
+/* The largest difference of o from f64 loops over 64 rows a head; *rounded: what f32 may round in such a row, over the largest |v|;
+ * *stored: what o's type may. */
+static double error_of(const attn_desc *d, double *rounded, double *stored)
 {
     const int64_t len = d->q_len, dim = d->head_dim;
     double most = 0, *p = get((size_t)len * 8), *row = get((size_t)dim * 8);
@@ -125,8 +137,9 @@ static double error_of(const attn_desc *d, double *rounded)
                 for (int64_t e = 0; e < dim; e++) row[e] += p[j] * (double)at(v, j, h, dim)[e];
             }
             for (int64_t e = 0; e < dim; e++) {
-                const double off = fabs(row[e] / sum - (double)at(d->o.data, i, h, dim)[e]);
+                const double off = fabs(row[e] / sum - (double)attn__get_f32(d->o.data, d->o.dtype, (i * HEADS + h) * dim + e));
                 if (off > most) most = off;
+                if (d->o.dtype == ATTN_BF16) *stored = fmax(*stored, fabs(row[e] / sum) * 0x1p-8);
             }
         }
     free(p);
@@ -138,7 +151,7 @@ static int up(const void *a, const void *b)
     double x = *(const double *)a, y = *(const double *)b;
     return (x > y) - (x < y);
 }
-static attn_desc describe(int64_t len, int64_t dim, int causal, int threads, int which)
+static attn_desc describe(int64_t len, int64_t dim, int causal, int threads, int bf16)
 {
     attn_desc d;
     memset(&d, 0, sizeof d);
@@ -148,10 +161,11 @@ static attn_desc describe(int64_t len, int64_t dim, int causal, int threads, int
     d.head_dim = dim;
     d.flags = causal ? ATTN_CAUSAL : 0;
     d.threads = threads;
-    d.q.data = q;
-    d.k.data = k;
-    d.v.data = v;
-    d.o.data = o[which];
+    d.q.data = bf16 ? narrow[0] : q;
+    d.k.data = bf16 ? narrow[1] : k;
+    d.v.data = bf16 ? narrow[2] : v;
+    d.o.data = o[0];
+    d.q.dtype = d.k.dtype = d.v.dtype = d.o.dtype = bf16 ? ATTN_BF16 : ATTN_F32;
     return d;
 }
 static void room(attn_desc *d)
@@ -186,15 +200,15 @@ static void measure(const char *name, attn_desc exact, double tolerance, double 
     }
     qsort(ratio, (size_t)n, sizeof *ratio, up);
     for (int64_t i = 0; i < d.q_len * HEADS * d.head_dim; i++) most = fabs((double)v[i]) > most ? fabs((double)v[i]) : most;
-    double rounded = 0;
-    const double tiles = (double)(told.tiles_int16 + told.tiles_f32), error = error_of(&d, &rounded) / most;
+    double rounded = 0, stored = 0;
+    const double tiles = (double)(told.tiles_int16 + told.tiles_f32), error = error_of(&d, &rounded, &stored) / most;
     char asked[32];
     snprintf(asked, sizeof asked, quantile > 0 ? "%g, %g" : "%g", tolerance, quantile);
     printf("| %s%s | %d | %d | %s | %.2f | %g | %.0f%% | %.0f%% | %d | %.1e | %.1e |\n", name, d.flags & ATTN_CAUSAL ? ", causal" : "", (int)d.q_len,
         (int)d.head_dim, asked, ratio[n / 2], target, 100 * (double)told.tiles_int16 / tiles,
         100 * (double)told.tiles_skipped / tiles, (int)told.rows_redone, error, (double)told.largest_cert / most);
     fflush(stdout);
-    if (error * most > (double)told.largest_cert + rounded * most) {
+    if (error * most > (double)told.largest_cert + rounded * most + stored) {
         fprintf(stderr, "an error beyond the certificate\n");
         exit(1);
     }
@@ -331,27 +345,32 @@ int main(int argc, char **argv)
     static const double tolerances[] = { 1e-2, 1e-3, 1e-4 };
     static const int64_t lens[] = { 128, 768, 2048, LONGEST };      /* 768: hardly more than where it begins to pay */
     const char *only = NULL;
-    int threads = 1, only_dim = 0, decode = 0;
+    int threads = 1, only_dim = 0, bf16 = 0, decode = 0;
     for (int i = 1; i + 1 < argc; i += 2) {
         if (!strcmp(argv[i], "--data")) only = argv[i + 1];
         else if (!strcmp(argv[i], "--dim")) only_dim = atoi(argv[i + 1]);
         else if (!strcmp(argv[i], "--threads")) threads = atoi(argv[i + 1]);
+        else if (!strcmp(argv[i], "--bf16")) bf16 = atoi(argv[i + 1]);
         else if (!strcmp(argv[i], "--decode")) decode = atoi(argv[i + 1]);
     }
     if (decode) return decode_table(threads);
-    q = get(FLOATS * 4), k = get(FLOATS * 4), v = get(FLOATS * 4), o[0] = get(FLOATS * 4), o[1] = get(FLOATS * 4);
+    q = get(FLOATS * 4), k = get(FLOATS * 4), v = get(FLOATS * 4);
+    o[0] = get(FLOATS * 4), o[1] = get(FLOATS * 4);
     cert = get(LONGEST * HEADS * 4);
+    for (int n = 0; n < 3; n++) narrow[n] = get(FLOATS * 2);
+    attn_isa();
     for (int n = 0; n < 7; n++)
         for (int64_t dim = 64; dim <= 128; dim += 64)
             for (int at_len = 0; at_len < 4; at_len++) {
                 const int64_t len = lens[at_len];
                 if ((only && strcmp(only, kinds[n].name)) || (only_dim && only_dim != dim)) continue;
                 kinds[n].make(len, dim);
+                if (bf16) make_narrow(len, dim);
                 for (int t = 0; t < 3; t++)
-                    measure(kinds[n].name, describe(len, dim, 0, threads, 0), tolerances[t], 0,
-                        len < 2048 ? 0.97 : t == 0 && kinds[n].sharp && len == LONGEST ? 2 : t == 0 && kinds[n].pays ? dim == 64 ? 1.3 : 1.6 : t == 1 && kinds[n].diffuse ? 1.15 : 0.97);
-                if (len >= 2048) measure(kinds[n].name, describe(len, dim, 1, threads, 0), 1e-2, 0, 0.97);
-                for (int t = 1; t < 3 && len >= 768; t++) measure(kinds[n].name, describe(len, dim, 0, threads, 0), tolerances[t], 0.99, 0.97);
+                    measure(kinds[n].name, describe(len, dim, 0, threads, bf16), tolerances[t], 0,
+                        len < 2048 || bf16 ? 0.97 : t == 0 && kinds[n].sharp && len == LONGEST ? 2 : t == 0 && kinds[n].pays ? dim == 64 ? 1.3 : 1.6 : t == 1 && kinds[n].diffuse ? 1.15 : 0.97);
+                if (len >= 2048) measure(kinds[n].name, describe(len, dim, 1, threads, bf16), 1e-2, 0, 0.97);
+                for (int t = 1; t < 3 && len >= 768; t++) measure(kinds[n].name, describe(len, dim, 0, threads, bf16), tolerances[t], 0.99, 0.97);
             }
     return 0;
 }

@@ -521,8 +521,95 @@ static void test_two_strides(void **state)
     }
 }
 
+/* With a tolerance that allows P in bf16, a row's certificate is 2^-8 of the largest |v| that it sees, whatever the others see: values
+ * fall, rise or jump along the keys, some are infinite. With smaller ones, or such as need scores, it is 0. */
+enum { P_ROWS = 210, P_KEYS = 700, P_HEADS = 4, P_DIM = 20 };
+static const struct { int64_t rows, keys, group; uint32_t flags; int64_t offset, left, right; int used; } p_calls[] = {
+    { 70, 90, 1, 0, 0, 0, 0, 0 }, { 210, 210, 2, ATTN_CAUSAL, 0, 0, 0, 0 }, { 130, 700, 1, ATTN_CAUSAL, 570, 0, 0, 0 }, { 210, 300, 4, ATTN_CAUSAL, -40, 0, 0, 1 },
+    { 200, 400, 1, ATTN_CAUSAL | ATTN_WINDOW_LEFT, 100, 33, 0, 0 }, { 210, 210, 2, ATTN_WINDOW_LEFT | ATTN_WINDOW_RIGHT, 0, 5, 3, 1 },
+    { 150, 700, 2, ATTN_WINDOW_LEFT | ATTN_WINDOW_RIGHT, 20, 300, 40, 0 }, { 200, 700, 1, ATTN_WINDOW_LEFT, 100, 0, 0, 0 }, { 210, 60, 1, ATTN_WINDOW_RIGHT, -100, 0, 0, 0 },
+    { 3, 600, 1, ATTN_CAUSAL, 597, 0, 0, 0 }, { 65, 1, 4, 0, 0, 0, 0, 0 }, { 210, 700, 1, ATTN_CAUSAL | ATTN_WINDOW_LEFT, 0, 64, 0, 0 },
+};
+static double p_size(int how, int64_t j) { return how == 0 ? ldexp(1, -(int)(j / 8)) : how == 1 ? ldexp(1, (int)(j / 8)) : ldexp(1, (int)(j * 7919 % 41) - 20); }
+/* The largest |v| that query i sees of head g of the keys. */
+static double p_seen(const attn_desc *d, const uint16_t *values, int64_t i, int64_t keys, int64_t g)
+{
+    double most = 0;
+    for (int64_t j = 0; j < keys; j++) {
+        const int64_t apart = j - i - d->offset;
+        if (((d->flags & ATTN_CAUSAL) && apart > 0) || ((d->flags & ATTN_WINDOW_LEFT) && apart < -d->window_left) || ((d->flags & ATTN_WINDOW_RIGHT) && apart > d->window_right))
+            continue;
+        for (int64_t c = 0; c < P_DIM; c++) most = fmax(most, fabs(element_get(values, ATTN_BF16, (j * d->kv_heads + g) * P_DIM + c)));
+    }
+    return most;
+}
+/* The last task first. */
+static void backwards(void *user, void (*task)(void *arg, int64_t i), void *arg, int64_t n) { (void)user; while (n > 0) task(arg, --n); }
+static void check_rounded(int n, int how, int threads)
+{
+    static const attn_pool pool = { backwards, NULL, 2 };
+    static uint16_t x[3][2 * P_KEYS * P_HEADS * P_DIM], out[2 * P_ROWS * P_HEADS * P_DIM];
+    static float cert[2 * P_ROWS * P_HEADS], want[2 * P_ROWS * P_HEADS * P_DIM];
+    const int32_t used_k[2] = { (int32_t)p_calls[n].keys * 2 / 3, (int32_t)p_calls[n].keys }, used_q[2] = { (int32_t)p_calls[n].rows, (int32_t)p_calls[n].rows - 7 };
+    attn_statistics told;
+    attn_plan plan;
+    attn_desc d = { 0 };
+    uint64_t state = 5;
+    d.batch = 2, d.q_len = p_calls[n].rows, d.kv_len = p_calls[n].keys, d.heads = P_HEADS, d.kv_heads = P_HEADS / p_calls[n].group, d.head_dim = P_DIM, d.threads = threads, d.pool = n % 4 == 1 ? &pool : NULL;
+    d.flags = p_calls[n].flags | ATTN_OFFSET, d.offset = p_calls[n].offset, d.window_left = p_calls[n].left, d.window_right = p_calls[n].right;
+    if (p_calls[n].used) d.seq.used_k = used_k, d.seq.used_q = used_q;
+    for (int64_t i = 0; i < COUNT(x[0]); i++)
+        for (int t = 0; t < 3; t++)
+            element_put(x[t], ATTN_BF16, i, random_gauss(&state) * (t == 2 ? p_size(how, i / P_DIM / d.kv_heads % d.kv_len) : 1));
+    if (how == 2) element_put(x[2], ATTN_BF16, (d.kv_len / 2 * d.kv_heads) * P_DIM + 3, INFINITY);
+    d.q.data = x[0], d.k.data = x[1], d.v.data = x[2], d.o.data = want, d.q.dtype = d.k.dtype = d.v.dtype = ATTN_BF16, d.backend = "reference";
+    assert_ok(attn_forward(&d));
+    d.backend = NULL, d.o.data = out, d.o.dtype = ATTN_BF16, d.tolerance = 0.004f, d.cert = cert, d.statistics = &told;
+    memset(cert, 0xff, sizeof cert);
+    assert_ok(attn_query(&d, NULL, &plan));
+    const int rounds = strstr(plan.kernel, "p_bf16") != NULL;
+    assert_ok(attn_forward(&d));
+    float largest = 0;
+    for (int64_t r = 0; r < 2 * P_HEADS * d.q_len; r++) {
+        const int64_t b = r / d.q_len / P_HEADS, h = r / d.q_len % P_HEADS, i = r % d.q_len, g = h / p_calls[n].group;
+        const int seen = !p_calls[n].used || i < used_q[b];
+        const double most = seen ? p_seen(&d, x[2] + b * d.kv_len * d.kv_heads * P_DIM, i, p_calls[n].used ? used_k[b] : d.kv_len, g) : 0;
+        if (!(most < INFINITY)) continue;               /* nothing is promised of it */
+        if ((double)cert[r] != (rounds ? most / 256 : 0)) fail_msg("%d, %d: row %d has %g of %g", n, how, (int)r, (double)cert[r], most);
+        largest = cert[r] > largest ? cert[r] : largest;
+        for (int64_t c = 0; c < P_DIM && seen; c++) {
+            const int64_t at = ((b * d.q_len + i) * P_HEADS + h) * P_DIM + c;
+            const double off = fabs(element_get(out, ATTN_BF16, at) - (double)want[at]);
+            if (!(off <= (double)cert[r] + fabs((double)want[at]) / 256 + 1e-5 * most)) fail_msg("%d, %d: row %d is off by %g of %g", n, how, (int)r, off, most);
+        }
+    }
+    assert_true(told.largest_cert == largest);
+    d.cert = NULL, memset(&told, 0xff, sizeof told);    /* the largest alone */
+    assert_ok(attn_forward(&d));
+    assert_true(told.largest_cert == largest);
+    d.cert = cert;
+    for (int less = 0; less < 6; less++) {
+        static const float sink[P_HEADS];
+        static const unsigned char open_mask[P_KEYS] = { 1 };
+        d.tolerance = less == 0 ? 0.0039f : 0.004f, d.backend = less == 1 ? "flash" : NULL;
+        d.flags = p_calls[n].flags | ATTN_OFFSET | (less == 2 ? ATTN_TOLERANCE_ABSOLUTE : 0);
+        d.softcap = less == 3 ? 30 : 0, d.sink = less == 4 ? sink : NULL;
+        d.mask.data = less == 5 ? open_mask : NULL, d.mask.dtype = ATTN_BOOL, d.mask.stride[0] = d.mask.stride[1] = d.mask.stride[2] = ATTN_BROADCAST;
+        memset(cert, 0xff, sizeof cert);
+        assert_ok(attn_forward(&d));
+        for (int64_t r = 0; r < 2 * P_HEADS * d.q_len; r++) assert_true(cert[r] == 0);
+        assert_true(told.largest_cert == 0);
+    }
+}
+static void test_rounded(void **state)
+{
+    (void)state;
+    for (int n = 0; n < COUNT(p_calls); n++)
+        for (int how = 0; how < 3; how++) check_rounded(n, how, n % 2 + 1);
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = { cmocka_unit_test(test_shapes), cmocka_unit_test(test_nan), cmocka_unit_test(test_nan_in_place), cmocka_unit_test(test_nan_wide), cmocka_unit_test(test_nan_gradients), cmocka_unit_test(test_nan_dout), cmocka_unit_test(test_nan_bf16), cmocka_unit_test(test_nan_few_rows), cmocka_unit_test(test_nan_bias), cmocka_unit_test(test_bias_scale), cmocka_unit_test(test_large_bias_scale), cmocka_unit_test(test_infinite_bias_scale), cmocka_unit_test(test_bias_scale_spoils), cmocka_unit_test(test_small_bias_scale), cmocka_unit_test(test_two_strides) };
+    const struct CMUnitTest tests[] = { cmocka_unit_test(test_shapes), cmocka_unit_test(test_nan), cmocka_unit_test(test_nan_in_place), cmocka_unit_test(test_nan_wide), cmocka_unit_test(test_nan_gradients), cmocka_unit_test(test_nan_dout), cmocka_unit_test(test_nan_bf16), cmocka_unit_test(test_nan_few_rows), cmocka_unit_test(test_nan_bias), cmocka_unit_test(test_bias_scale), cmocka_unit_test(test_large_bias_scale), cmocka_unit_test(test_infinite_bias_scale), cmocka_unit_test(test_bias_scale_spoils), cmocka_unit_test(test_small_bias_scale), cmocka_unit_test(test_two_strides), cmocka_unit_test(test_rounded) };
     return cmocka_run_group_tests_name("hidden", tests, NULL, NULL);
 }
