@@ -6485,6 +6485,7 @@ typedef struct attn__kv_block {
     int not_finite, whole, empty, single;
     int thin_k, thin_v;   /* K, V are read where they lie */
     int pairs_k, pairs_v; /* Q and K, V and P are pairs of bf16 */
+    int64_t bad, bad_end; /* where not_finite: the keys of which V has such lie in [bad, bad_end) */
 } attn__kv_block;
 /* Up to MR rows of a unit, from row0 on, against a block; up to GROUP_ROWS where it is short. */
 typedef struct attn__group {
@@ -6633,9 +6634,11 @@ ATTN__NOINLINE void attn__group_output(const attn__group *g, float *alpha, int f
                 memset(o + r * ldo, 0, (size_t)job->v_pad * sizeof *o);
         return;
     }
-    const int all_see_all = g->inner_lo == g->first && g->inner_hi == g->last &&
-                            !(pairs && ((g->first - kb) | (g->last - kb)) % 2);
-    if (!b->not_finite || (!d->mask.data && !d->bias.data && all_see_all)) {
+    /* what is not finite is read by rows that see it alone: by all, or by none, pairs as they are */
+    const int64_t read = kb + (from << pairs), read_end = read + (keys << pairs);
+    const int kept = (g->inner_lo <= b->bad && b->bad_end <= g->inner_hi) || b->bad_end <= read ||
+                     b->bad >= read_end;
+    if (!b->not_finite || (!d->mask.data && !d->bias.data && kept)) {
         ATTN__EACH_TILE(isa, r, m, rows) {
             isa->mm_columns(ATTN__PV, m, pairs, P + r * job->ld, job->ld, V, b->ldv, keys, lead,
                 O + r * job->v_pad, job->v_pad, job->v_pad,
@@ -7011,6 +7014,24 @@ static void attn__unfold(const attn__rows *u, attn__tile *t) {
     for (int64_t n = 0; n < u->rows * u->job->v_pad; n++) t->O[n] = (float)t->long_O[n];
     for (int64_t r = 0; r < u->rows; r++) t->sum[r] = (float)t->long_sum[r];
 }
+/* Which keys of a packed block have values that are not finite. */
+static void attn__block_bad(const attn__rows *u, attn__kv_block *b) {
+    const int64_t width = u->job->v_pad;
+    b->bad = b->ke;
+    b->bad_end = b->kb;
+    for (int64_t j = b->pack0; j < b->ke; j++) {
+        const float *row = b->V + ((j - b->kb) >> b->pairs_v) * b->ldv;
+        const int left = b->pairs_v && (j - b->kb) % 2 == 0 ? 16 : 0; /* the first of a pair */
+        uint32_t bad = 0; /* bit 31: an exponent of all ones */
+        for (int64_t c = 0; c < width; c++) {
+            const uint32_t x = attn__bits(row[c]) << left;
+            bad |= (x & 0x7f800000) + 0x00800000u;
+        }
+        if (!(bad >> 31)) continue;
+        b->bad = attn__min(b->bad, j);
+        b->bad_end = j + 1;
+    }
+}
 /* The keys and values of a block, packed, or where they lie. */
 static void attn__block_pack(const attn__rows *u, const attn__tile *t, attn__kv_block *b) {
     const attn__kernels *isa = attn__isa();
@@ -7025,18 +7046,17 @@ static void attn__block_pack(const attn__rows *u, const attn__tile *t, attn__kv_
     if (b->pairs_v) {
         b->not_finite = isa->pack_v_pairs(
             t->V + (b->pack0 - b->kb) / 2 * job->v_pad, job->v_pad, d, &u->s, h, b->pack0, b->ke);
-        return;
-    }
-    if (job->copy_v != ATTN__V_IN_PLACE) {
+    } else if (job->copy_v != ATTN__V_IN_PLACE) {
         b->not_finite = isa->pack_v(t->V + (b->pack0 - b->kb) * job->v_pad, job->v_pad, d, &u->s,
             &d->v, h, d->v_dim, b->pack0, b->ke);
-        return;
+    } else {
+        b->ldv = d->v.stride[1];
+        b->V = (const float *)d->v.data + attn__k_at(d, &u->s, d->v.stride, b->kb, h);
+        if (!b->whole || d->mask.data || d->bias.data)
+            b->not_finite = isa->rows_bad(
+                b->V + (b->pack0 - b->kb) * b->ldv, b->ldv, b->ke - b->pack0, d->v_dim);
     }
-    b->ldv = d->v.stride[1];
-    b->V = (const float *)d->v.data + attn__k_at(d, &u->s, d->v.stride, b->kb, h);
-    if (!b->whole || d->mask.data || d->bias.data)
-        b->not_finite =
-            isa->rows_bad(b->V + (b->pack0 - b->kb) * b->ldv, b->ldv, b->ke - b->pack0, d->v_dim);
+    if (b->not_finite) attn__block_bad(u, b);
 }
 /* Whether keys and values are read where they lie. */
 ATTN__INLINE int attn__unit_thin(const attn__rows *u) {
@@ -7121,7 +7141,7 @@ static void attn__flash_blocks(
     }
     for (int64_t kb = begin, ke; kb < last; kb = ke) {
         attn__kv_block all = {kb, 0, kb, job->v_pad, gang->t.V, 0, 0, empty, 0, thin, 0,
-            job->bf16_qk && !thin, job->bf16_pv && !thin};
+            job->bf16_qk && !thin, job->bf16_pv && !thin, 0, 0};
         all.thin_v = inner <= kb && kb < outer;
         ke = attn__min(kb + (all.thin_v ? longer : job->BN), last);
         if (all.thin_v) ke = attn__min(ke, outer);
@@ -13679,12 +13699,16 @@ static void ATTN__(sum_seen_pairs)(const unsigned char *seen, int64_t count, con
     for (int64_t c = 0; c < columns; c += ATTN__W) {
         ATTN__V acc = ATTN__(set1)(0);
         for (int64_t n = 0; n < count; n++) {
-            uint16_t pair[2 * ATTN__W];
+            const uint16_t *both = (const uint16_t *)(const void *)(V + n * ldv + c);
+            uint16_t one[2 * ATTN__W];
             if (!seen[2 * n] && !seen[2 * n + 1]) continue;
-            memcpy(pair, V + n * ldv + c, sizeof pair);
-            for (int l = 0; l < 2 * ATTN__W; l++)
-                if (!seen[2 * n + (l & 1)]) pair[l] = 0;
-            acc = ATTN__(dot16)(ATTN__(set1)(P[n]), ATTN__(load_pairs16)(pair, 2 * ATTN__W), acc);
+            if (!seen[2 * n] || !seen[2 * n + 1]) {
+                memcpy(one, both, sizeof one);
+                for (int l = 0; l < 2 * ATTN__W; l++)
+                    if (!seen[2 * n + (l & 1)]) one[l] = 0;
+                both = one;
+            }
+            acc = ATTN__(dot16)(ATTN__(set1)(P[n]), ATTN__(load_pairs16)(both, 2 * ATTN__W), acc);
         }
         ATTN__(store)(sum + c, acc);
     }

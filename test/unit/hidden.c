@@ -272,6 +272,48 @@ static void test_nan_bf16(void **state)
                 }
             }
 }
+/* Many rows, some of whose keys have values that are not finite, here and there or in a stretch: the bits of what does not see one are those of a
+ * call with zeros there. */
+static void test_nan_stretches(void **state)
+{
+    enum { ROWS = 131, KEYS = 300, DIM = 32, N = HEADS * KEYS * DIM };
+    static const int32_t types[] = { ATTN_F32, ATTN_F16, ATTN_BF16 };
+    static float all[3][3][N], out[2][HEADS * ROWS * DIM];
+    static unsigned char bad[KEYS];
+    uint64_t r = 77;
+    (void)state;
+    for (int n = 0; n < 9; n++)
+        for (int64_t i = 0; i < N; i++) element_put(all[n / 3][n % 3], types[n / 3], i, random_gauss(&r));
+    for (int n = 0; n < 600; n++) {
+        const int32_t type = types[n % 3];
+        float (*x)[N] = all[n % 3];
+        const int how = n / 3 % 4;
+        const int64_t stretch = n / 12 % 3 ? 1 + (int64_t)(random_bits(&r) % 40) : 1, first = (int64_t)(random_bits(&r) % (uint64_t)(KEYS - stretch)), head = n % HEADS, dim = n * 5 % DIM;
+        attn_desc d = { 0 };
+        d.batch = 1, d.heads = HEADS, d.q_len = ROWS, d.kv_len = KEYS, d.head_dim = DIM, d.threads = 1, d.backend = "flash";
+        d.flags = (how == 3 ? ATTN_WINDOW_LEFT | ATTN_WINDOW_RIGHT : ATTN_CAUSAL) | (how == 1 ? ATTN_WINDOW_LEFT : 0) | ATTN_OFFSET;
+        d.offset = how == 2 ? 60 : KEYS - ROWS, d.window_left = how == 0 || how == 2 ? 0 : 45, d.window_right = how == 3 ? 7 : 0;
+        d.q.data = x[0], d.k.data = x[1], d.v.data = x[2], d.o.data = out[0], d.q.dtype = d.k.dtype = d.v.dtype = d.o.dtype = type;
+        for (int64_t j = 0; j < KEYS; j++) bad[j] = j >= first && j < first + stretch && (n % 2 || j == first || j == first + stretch - 1);
+        for (int b = 0; b < 2; b++) {
+            for (int64_t j = 0; j < KEYS; j++)
+                if (bad[j]) element_put(x[2], type, (j * HEADS + head) * DIM + dim, b == 0 ? 0 : j % 3 ? NAN : INFINITY);
+            d.o.data = out[b];
+            assert_ok(attn_forward(&d));
+        }
+        for (int64_t j = 0; j < KEYS; j++)
+            if (bad[j]) element_put(x[2], type, (j * HEADS + head) * DIM + dim, 0.5);
+        for (int64_t i = 0; i < ROWS * HEADS * DIM; i++) {
+            const int64_t at = i / HEADS / DIM + d.offset, lo = d.flags & ATTN_WINDOW_LEFT ? at - d.window_left : 0, hi = at + d.window_right;
+            int sees = 0;
+            for (int64_t j = lo < 0 ? 0 : lo; j <= hi && j < KEYS; j++) sees |= bad[j];
+            sees = sees && i / DIM % HEADS == head && i % DIM == dim;
+            const double got = element_get(out[1], type, i), want = element_get(out[0], type, i);
+            if (sees ? isfinite(got) : memcmp(&got, &want, sizeof got) != 0)
+                fail_msg("%d: type %d, keys from %d, %d: row %d, o[%d] is %g, %g without", n, (int)type, (int)first, (int)stretch, (int)(i / HEADS / DIM), (int)i, got, want);
+        }
+    }
+}
 /* Few rows on many keys, whose values are read where they lie, one of them NaN or infinite: in the rows that see it, and in no other; heads beside keep
  * their bits. By windows, and by masks that hide other keys of each head. */
 enum { FEW_KV = 400, FEW_HEADS = 6, FEW_DIM = 64, FEW_ROWS = 8 };
@@ -610,6 +652,6 @@ static void test_rounded(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = { cmocka_unit_test(test_shapes), cmocka_unit_test(test_nan), cmocka_unit_test(test_nan_in_place), cmocka_unit_test(test_nan_wide), cmocka_unit_test(test_nan_gradients), cmocka_unit_test(test_nan_dout), cmocka_unit_test(test_nan_bf16), cmocka_unit_test(test_nan_few_rows), cmocka_unit_test(test_nan_bias), cmocka_unit_test(test_bias_scale), cmocka_unit_test(test_large_bias_scale), cmocka_unit_test(test_infinite_bias_scale), cmocka_unit_test(test_bias_scale_spoils), cmocka_unit_test(test_small_bias_scale), cmocka_unit_test(test_two_strides), cmocka_unit_test(test_rounded) };
+    const struct CMUnitTest tests[] = { cmocka_unit_test(test_shapes), cmocka_unit_test(test_nan), cmocka_unit_test(test_nan_in_place), cmocka_unit_test(test_nan_wide), cmocka_unit_test(test_nan_gradients), cmocka_unit_test(test_nan_dout), cmocka_unit_test(test_nan_bf16), cmocka_unit_test(test_nan_stretches), cmocka_unit_test(test_nan_few_rows), cmocka_unit_test(test_nan_bias), cmocka_unit_test(test_bias_scale), cmocka_unit_test(test_large_bias_scale), cmocka_unit_test(test_infinite_bias_scale), cmocka_unit_test(test_bias_scale_spoils), cmocka_unit_test(test_small_bias_scale), cmocka_unit_test(test_two_strides), cmocka_unit_test(test_rounded) };
     return cmocka_run_group_tests_name("hidden", tests, NULL, NULL);
 }
