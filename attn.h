@@ -6305,9 +6305,8 @@ static attn_status attn__standard_run(
 #define ATTN__LANES_MOST 16 /* of a vector, of any ISA */
 #define ATTN__ROWS_MOST 8   /* of a tile */
 #define ATTN__AHEAD 4
-/* A thin sequence has at least so many keys; how many of these are looked up at a time; how many bytes
- * of them are fetched before they are used, in at most so many keys. */
-#define ATTN__THIN_KEYS 64
+/* Of a thin sequence: how many keys are looked up at a time; how many bytes of them are fetched before
+ * they are used, in at most so many keys. */
 #define ATTN__THIN_CHUNK ATTN__SUM_KEYS
 #define ATTN__THIN_BYTES 8192
 #define ATTN__THIN_AHEAD 64
@@ -6494,8 +6493,9 @@ typedef struct attn__group {
     const attn__kv_block *b;
     const float *Q;
     int64_t ldq, row0, rows;
-    int64_t head, heads; /* which head of a gang of how many */
-    int late;            /* that of its kv head */
+    int64_t head, heads;    /* which head of a gang of how many */
+    int late;               /* that of its kv head */
+    int64_t only, only_end; /* likewise */
     /* row r sees keys [lo[r], hi[r]) of the block */
     int64_t lo[ATTN__GROUP_ROWS], hi[ATTN__GROUP_ROWS];
     int64_t first, last;        /* that some row sees */
@@ -6876,6 +6876,27 @@ ATTN__NOINLINE void attn__thin_products(const attn__group *g, int64_t c) {
         for (int64_t x = m.n; x < n; x++) S[x] = 0;
     }
 }
+/* A key that one of the rows [only, only_end) sees takes the place of those that none of them does, whose
+ * P is 0: their bits are those of a 0 there. Returns 0 where they see none. */
+static int attn__thin_seen(
+    const attn__group *g, int64_t j0, int scaled, attn__thin_keys *k, attn__thin *m) {
+    const int64_t n = m->n, up = attn__padded(n, attn__isa()->W);
+    unsigned char seen[ATTN__THIN_CHUNK] = {0};
+    int64_t some = -1;
+    for (int64_t r = 0; r < g->rows; r++) {
+        if (g->row0 + r < g->only || g->row0 + r >= g->only_end) continue;
+        const attn__query q = attn__group_row(g, r);
+        for (int64_t x = 0; x < n; x++)
+            if (j0 + x >= q.lo && j0 + x < q.hi && !attn__masked(&q, j0 + x)) seen[some = x] = 1;
+    }
+    for (int64_t x = 0; x < up && some >= 0; x++) {
+        const int64_t from = x < n && seen[x] ? x : some;
+        k->at[x] = attn__thin_at(m, from);
+        if (scaled) k->scale[x] = k->scale[from];
+    }
+    m->at = k->at;
+    return some >= 0;
+}
 /* O = alpha O + P V over keys from j0 on that the group sees, to the end of their SUM_KEYS, which are
  * summed from zero. The scales of V go to P where nothing is lost. Returns where the next begin. */
 ATTN__NOINLINE int64_t attn__thin_output(const attn__group *g, int64_t j0, const float *alpha) {
@@ -6884,18 +6905,27 @@ ATTN__NOINLINE int64_t attn__thin_output(const attn__group *g, int64_t j0, const
     const attn_in *v = &job->d->v;
     const int64_t kb = g->b->kb, rows = g->rows, ld = job->ld,
                   n = attn__min(g->last - j0, ATTN__SUM_KEYS - (j0 - kb) % ATTN__SUM_KEYS);
-    float one[ATTN__ROWS_MOST], *S = g->t->S + (j0 - kb);
+    float one[ATTN__THIN_CHUNK + ATTN__LANES_MOST], *S = g->t->S + (j0 - kb);
     attn__thin_keys k;
     attn__thin m;
-    for (int r = 0; r < isa->MR; r++) one[r] = 1;
     attn__thin_clear(&m);
     m.n = n;
     m.dim = job->d->v_dim;
     m.lda = ld;
     m.ldo = job->v_pad;
     attn__thin_chunk(g, v, j0, g->last, &job->d->k, g->b->ke, &k, &m);
-    const float *scale =
-        v->scale && !isa->thin_moderate(k.scale, n, 8.271806e-25f) ? k.scale : NULL;
+    /* as if 0 were in place of what is not finite */
+    for (int64_t x = 0; x < n && v->scale; x++) one[x] = attn__finite(k.scale[x]) ? k.scale[x] : 0;
+    const float *scale = v->scale && !isa->thin_moderate(one, n, 8.271806e-25f) ? k.scale : NULL;
+    for (int r = 0; r < isa->MR; r++) one[r] = 1;
+    if (g->only_end && !attn__thin_seen(g, j0, v->scale != NULL, &k, &m)) {
+        for (int64_t r = 0; r < rows && j0 == g->first; r++)
+            for (int64_t c = 0; c < job->v_pad; c++) {
+                float *o = g->t->O + (g->row0 + r) * job->v_pad + c;
+                *o = g->b->empty ? 0 : *o * alpha[r];
+            }
+        return j0 + n;
+    }
     if (!attn__thin_reads(v, m.dim, scale != NULL)) isa->thin_widen(&m, scale, g->t->V);
     for (int64_t r = 0; r < rows && v->scale && !scale; r++)
         isa->thin_scale(S + r * ld, k.scale, n);
@@ -6918,6 +6948,8 @@ typedef struct attn__head {
     const float *Q;
     float *second;
     int late; /* scales of K go to the products */
+    /* of V no key is read that none of these rows sees; 0, 0: all are */
+    int64_t only, only_end;
 } attn__head;
 ATTN__INLINE void attn__group_of(attn__group *g, attn__head *head, int64_t row0, int64_t rows,
     int64_t ldq, const attn__kv_block *b) {
@@ -6926,6 +6958,8 @@ ATTN__INLINE void attn__group_of(attn__group *g, attn__head *head, int64_t row0,
     g->b = b;
     g->Q = head->Q + row0 * ldq;
     g->late = head->late;
+    g->only = head->only;
+    g->only_end = head->only_end;
     g->ldq = ldq;
     g->row0 = row0;
     g->rows = rows;
@@ -7058,10 +7092,18 @@ static void attn__block_pack(const attn__rows *u, const attn__tile *t, attn__kv_
     }
     if (b->not_finite) attn__block_bad(u, b);
 }
+/* The fewest keys of so many rows that are read where they lie: packed, fewer cost less. Measured on
+ * Zen 4 by each ISA; f32 is hardly packed, and that mostly by more than four rows. */
+static int64_t attn__thin_keys_least(const attn_desc *d, int64_t rows) {
+    const int f32 = d->k.dtype == ATTN_F32 || d->v.dtype == ATTN_F32;
+    if (rows <= 4 && attn__isa()->W == 16) return 2;
+    return f32 ? 64 : rows <= 4 ? 8 : 24;
+}
 /* Whether keys and values are read where they lie. */
 ATTN__INLINE int attn__unit_thin(const attn__rows *u) {
-    return !ATTN__SMALL && u->s.q_used * u->job->group <= ATTN__THIN_ROWS &&
-           u->s.k_len >= ATTN__THIN_KEYS && u->job->d->head_dim <= ATTN__LONG_DIMS;
+    const int64_t rows = u->s.q_used * u->job->group;
+    return !ATTN__SMALL && rows <= ATTN__THIN_ROWS && u->job->d->head_dim <= ATTN__LONG_DIMS &&
+           u->s.k_len >= attn__thin_keys_least(u->job->d, rows);
 }
 /* A row of q, or of dout, as pairs of bf16. */
 ATTN__INLINE void attn__pack_q_pairs(float *dst, const attn_in *t, int64_t at, int64_t dim) {
@@ -7192,9 +7234,55 @@ static void attn__flash_blocks(
         if (finish && (folds || empty || job->filter)) isa->finish(gang[h].u, t, 0, u->rows);
     }
 }
+/* Rows of a unit of few, as bits: O of which elements are not finite. */
+static uint32_t attn__spoiled_rows(const attn__head *one, int64_t rows) {
+    const int64_t width = one->u->job->v_pad;
+    uint32_t spoiled = 0;
+    for (int64_t r = 0; r < rows; r++) {
+        uint32_t bad = 0; /* bit 31: an exponent of all ones */
+        for (int64_t c = 0; c < width; c++)
+            bad |= (uint32_t)attn__size_bits(one->t.O[r * width + c]) + 0x00800000u;
+        spoiled |= bad >> 31 << r;
+    }
+    return spoiled;
+}
+static void attn__row_to(float *to, const attn__head *one, int64_t r, int64_t width) {
+    memcpy(to, one->t.O + r * width, (size_t)width * sizeof *to);
+    to[width] = one->t.max[r];
+    to[width + 1] = one->t.sum[r];
+}
+static void attn__row_from(const float *from, const attn__head *one, int64_t r, int64_t width) {
+    memcpy(one->t.O + r * width, from, (size_t)width * sizeof *from);
+    one->t.max[r] = from[width];
+    one->t.sum[r] = from[width + 1];
+}
+/* Few rows whose O is not finite once more, without the keys that none of them sees; then those that
+ * still are so, each without the keys that it does not see. */
+static void attn__flash_spoiled(attn__head *one, int64_t ldq, int64_t k0, int64_t k1) {
+    const attn__rows *u = one->u;
+    const int64_t width = u->job->v_pad,
+                  rows = attn__min(u->rows, u->s.q_used * u->job->group - u->row0);
+    uint32_t left = attn__spoiled_rows(one, rows);
+    /* in the thread's own O, which lies before K, behind as many rows: they see no key, if there are any */
+    float *kept = one->t.K - u->job->BM * (width + 2) + ATTN__THIN_ROWS * width;
+    if (!left) return;
+    for (int64_t r = 0; r < rows; r++) attn__row_to(kept + r * (width + 2), one, r, width);
+    for (int64_t n = rows > 1 ? -1 : 0; n < rows && left; n++) {
+        if (n >= 0 && !(left >> n & 1)) continue;
+        one->only = n < 0 ? 0 : n;
+        one->only_end = n < 0 ? rows : n + 1;
+        attn__flash_blocks(one, 1, ldq, k0, k1, 0, 1);
+        const uint32_t done = n < 0 ? left & ~attn__spoiled_rows(one, rows) : (uint32_t)1 << n;
+        for (int64_t r = 0; r < rows; r++)
+            if (done >> r & 1) attn__row_to(kept + r * (width + 2), one, r, width);
+        left &= ~done;
+    }
+    one->only = one->only_end = 0;
+    for (int64_t r = 0; r < rows; r++) attn__row_from(kept + r * (width + 2), one, r, width);
+    memset(kept, 0, (size_t)(rows * (width + 2)) * sizeof *kept);
+}
 /* The same. Of few rows with a mask or a bias values are read where they lie, and a hidden one that is
- * not finite makes O so, for 0 times it is NaN: such heads are computed once more, from copies that
- * are looked at first. */
+ * not finite makes O so, for 0 times it is NaN: such rows are computed once more without it. */
 static void attn__flash_split(
     attn__head *gang, int64_t heads, int64_t ldq, int64_t k0, int64_t k1, int finish) {
     const attn__rows *u = gang->u;
@@ -7202,14 +7290,8 @@ static void attn__flash_split(
     const int bold = attn__unit_thin(u) && (d->mask.data || d->bias.data);
     attn__flash_blocks(gang, heads, ldq, k0, k1, finish && !bold, bold);
     for (int64_t h = 0; h < heads && bold; h++) {
-        attn__head *one = gang + h;
-        const int64_t rows = attn__min(u->rows, u->s.q_used * u->job->group - u->row0);
-        uint32_t bad = 0; /* bit 31: an exponent of all ones */
-        for (int64_t r = 0; r < rows; r++)
-            for (int64_t c = 0; c < d->v_dim; c++)
-                bad |= (uint32_t)attn__size_bits(one->t.O[r * u->job->v_pad + c]) + 0x00800000u;
-        if (bad >> 31) attn__flash_blocks(one, 1, ldq, k0, k1, 0, 0);
-        if (finish) attn__isa()->finish(one->u, &one->t, 0, u->rows);
+        attn__flash_spoiled(gang + h, ldq, k0, k1);
+        if (finish) attn__isa()->finish(gang[h].u, &gang[h].t, 0, u->rows);
     }
 }
 /* Tile h of a gang, behind all others: what attn__gang_bytes counts. */
@@ -7250,6 +7332,7 @@ static void attn__flash_rows(const attn__rows *u, int64_t heads, char *scratch, 
     for (int64_t h = 0; h < heads; h++) {
         attn__head *one = gang + h;
         one->u = u;
+        one->only = one->only_end = 0;
         if (h) {
             other[h] = *u;
             other[h].kv_head += h;

@@ -369,6 +369,63 @@ static void test_nan_few_rows(void **state)
         }
     }
 }
+/* Few rows beside a mask or a bias: what does not see a value, or a scale, that is not finite has the bits of a call with 0 there; and a query that is
+ * no number spoils its own row alone. */
+static void test_nan_few_bits(void **state)
+{
+    enum { ROWS = 8, KEYS = 520, DIM = 128, N = KEYS * 2 * DIM };
+    static const int32_t types[] = { ATTN_F32, ATTN_F16, ATTN_BF16, ATTN_INT8 };
+    static const struct { int64_t rows, group, keys, dim; } calls[] = { { 1, 1, 513, 128 }, { 1, 4, 300, 128 }, { 2, 1, 270, 128 }, { 4, 2, 520, 128 }, { 3, 1, 100, 64 }, { 1, 2, 40, 20 }, { 5, 1, 290, 112 } };
+    static float x[3][N], out[2][ROWS * 4 * DIM];
+    static float scale[KEYS * 2];
+    static unsigned char hide[4 * ROWS * KEYS];
+    static float add[4 * ROWS * KEYS];
+    uint64_t r = 9;
+    (void)state;
+    for (int n = 0; n < 7 * 4 * 12; n++) {
+        const int call = n % 7, type = n / 7 % 4, turn = n / 28;
+        const int64_t rows = calls[call].rows, keys = calls[call].keys, dim = calls[call].dim, kv = turn % 2 + 1, heads = kv * calls[call].group;
+        const int64_t at = (int64_t)(random_bits(&r) % (uint64_t)keys), h = at % kv, c = at * 7 % dim;
+        const double bad = turn % 3 ? NAN : INFINITY;
+        attn_desc d = { 0 };
+        for (int64_t i = 0; i < N; i++)
+            for (int t = 0; t < 3; t++) {
+                if (type < 3 || t == 0) element_put(x[t], t ? types[type] : ATTN_F32, i, random_gauss(&r));
+                else ((int8_t *)x[t])[i] = (int8_t)(random_bits(&r) % 255 - 127);
+            }
+        for (int64_t i = 0; i < COUNT(scale); i++) scale[i] = 0.01f + 1e-4f * (float)(i % 50);
+        d.batch = 1, d.q_len = rows, d.kv_len = keys, d.heads = heads, d.kv_heads = kv, d.head_dim = dim, d.threads = 1, d.backend = "flash";
+        d.q.data = x[0], d.k.data = x[1], d.v.data = x[2], d.k.dtype = d.v.dtype = types[type];
+        if (type == 3) d.k.scale = d.v.scale = scale;
+        const int64_t sees_of = turn % 4 == 3 ? 100 : 60;                /* in a hundred */
+        for (int64_t i = 0; i < heads * rows * keys; i++) {
+            hide[i] = (int64_t)(random_bits(&r) % 100) < sees_of;
+            if (i % keys == at) hide[i] = turn % 4 == 0 ? 0 : turn % 4 == 1 ? i / keys % 2 == 0 : hide[i];
+            add[i] = hide[i] ? (float)(i % 5) - 2 : -INFINITY;
+        }
+        if (turn % 2) d.mask.data = hide, d.mask.dtype = ATTN_BOOL;
+        else d.bias.data = add;
+        const int query = turn == 11;
+        float scales[2] = { 0, (float)bad }, kept = x[0][3];
+        static float v_scale[KEYS * 2];
+        memcpy(v_scale, scale, sizeof scale);
+        if (type == 3) d.v.scale = v_scale;
+        for (int b = 0; b < 2; b++) {
+            if (query) x[0][3] = b ? NAN : kept;
+            else if (type == 3) v_scale[at * kv + h] = scales[b];
+            else element_put(x[2], types[type], (at * kv + h) * dim + c, b ? bad : 0);
+            d.o.data = out[b];
+            assert_ok(attn_forward(&d));
+        }
+        for (int64_t i = 0; i < rows * heads * dim; i++) {
+            const int64_t head = i / dim % heads, row = i / dim / heads, of = head / calls[call].group;
+            const int there = query ? row == 0 && head == 0 : hide[(head * rows + row) * keys + at] && of == h && (type == 3 || i % dim == c);
+            if (there ? isfinite(out[1][i]) : memcmp(out[0] + i, out[1] + i, 4) != 0)
+                fail_msg("call %d, type %d, turn %d, key %d of head %d: row %d of head %d, o[%d] is %.9g, %.9g without", call, (int)types[type], turn, (int)at, (int)h, (int)row, (int)head, (int)i,
+                         (double)out[1][i], (double)out[0][i]);
+        }
+    }
+}
 /* A bias of NaN hides nothing: the row is NaN, however few they are. */
 static void test_nan_bias(void **state)
 {
@@ -652,6 +709,6 @@ static void test_rounded(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = { cmocka_unit_test(test_shapes), cmocka_unit_test(test_nan), cmocka_unit_test(test_nan_in_place), cmocka_unit_test(test_nan_wide), cmocka_unit_test(test_nan_gradients), cmocka_unit_test(test_nan_dout), cmocka_unit_test(test_nan_bf16), cmocka_unit_test(test_nan_stretches), cmocka_unit_test(test_nan_few_rows), cmocka_unit_test(test_nan_bias), cmocka_unit_test(test_bias_scale), cmocka_unit_test(test_large_bias_scale), cmocka_unit_test(test_infinite_bias_scale), cmocka_unit_test(test_bias_scale_spoils), cmocka_unit_test(test_small_bias_scale), cmocka_unit_test(test_two_strides), cmocka_unit_test(test_rounded) };
+    const struct CMUnitTest tests[] = { cmocka_unit_test(test_shapes), cmocka_unit_test(test_nan), cmocka_unit_test(test_nan_in_place), cmocka_unit_test(test_nan_wide), cmocka_unit_test(test_nan_gradients), cmocka_unit_test(test_nan_dout), cmocka_unit_test(test_nan_bf16), cmocka_unit_test(test_nan_stretches), cmocka_unit_test(test_nan_few_rows), cmocka_unit_test(test_nan_few_bits), cmocka_unit_test(test_nan_bias), cmocka_unit_test(test_bias_scale), cmocka_unit_test(test_large_bias_scale), cmocka_unit_test(test_infinite_bias_scale), cmocka_unit_test(test_bias_scale_spoils), cmocka_unit_test(test_small_bias_scale), cmocka_unit_test(test_two_strides), cmocka_unit_test(test_rounded) };
     return cmocka_run_group_tests_name("hidden", tests, NULL, NULL);
 }
