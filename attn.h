@@ -97,7 +97,9 @@
    twice as fast as f32. There flash multiplies q by k, and dout by v, as they are where both are
    bf16, which is exact and summed in f32; and in a forward call where v and o are bf16, and plan.kernel
    ends in "p_bf16", the probabilities too, each rounded to the nearest bf16 (where up to 8 rows share
-   a key, mostly not). A call with o in f32, or with a tolerance, or of backend standard, does not.
+   a key, mostly not). A call with o in f32, with most tolerances (4), or of backend standard, does not;
+   one that rotates q with append multiplies q by k in f32, so a prefill of bf16 takes 1.4 times as
+   long as one with q rotated and rounded by the caller and k appended before, by a q_len of 0.
    f64 in q, k, v or dout asks for f64 arithmetic, which the reference alone has: it is chosen
    then, and then only; plan.kernel ("forward_f64") and plan.why say so.
    Quantised caches: code = clamp(rint(x / scale)), scale = max |x| / 127 (int8) or / 448 (fp8)
@@ -175,8 +177,9 @@
    is guessed from some queries and keys before anything is packed, or follows from the scores by the
    high bytes. Refused: backward, device tensors, MPI, attn_merge, registered backends.
    Integers are for AVX-512 VNNI. They pay for prefill, from 640 tokens on, at a tolerance of 0.01:
-   1.2 to 1.6 times as fast; at 0.001 where there are 1024 keys and more, head_dim is at most 256 and
-   rows look at many of their keys: 1.1 to 1.4 times. Decode from int16 at 0.01 is 1.1 to 3 times as
+   1.2 to 1.6 times as fast, less where causal or with fewer than 64 dims; at 0.001 where there are 1024
+   keys and more, head_dim is at most 256 and rows look at many of their keys: 1.1 to 1.4 times (Zen 4,
+   below 4096 keys: 0.85 to 1.25). Decode from int16 at 0.01 is 1.1 to 3 times as
    fast as without a tolerance where rows look at few of their keys; where they look at all, as fast
    with one row of 128 dims and up to 1.3 times slower with 4. It is compared with the exact decode
    of the same cache, which takes longer than one of f32 where that is in the processor's caches, and
@@ -184,7 +187,7 @@
    nor where scale |q| |k| is beyond some 50. Keys are left out, on AVX2 too, of 257 rows and more
    against 2048 keys and more, where rows look at few of their keys: that pays at 0.001 nearly as at
    0.01. What does not pay is as fast as without a tolerance, within 4 percent, but for such a
-   decode, for some f32 rows of 128 dims on Zen 4 (1.3 times slower at 0.001), and for bf16 below
+   decode, for rows on Zen 4 as said (up to 1.3 times slower at 0.001), and for bf16 below
    0.004 (1.4 times slower) where its products are fast. There q, k, v and o of bf16 are computed from
    no integers, and from 0.004 on P is rounded to bf16 as it is without a tolerance, unless that
    is absolute: 2^-8 of the largest |v| that a row sees is in its cert then, where 0 is said above.
@@ -393,11 +396,13 @@ typedef struct attn_out {
  *            start_k + j; a column of bias, mask and dbias is a buffer token, key j's start_k + j.
  *            Of tokens that are not valid o, dq, dk and dv become 0, or stay with ATTN_ACCUMULATE,
  *            and lse -infinity, or the sink.
- *   slots    k, v are [slots, kv_len, kv_heads, dim], sequence b is at slot[b].
+ *   slots    k, v are [slots, kv_len, kv_heads, dim], sequence b is at slot[b]. Sequences that share
+ *            all keys, as the beams of a search over an encoder's do, are faster as queries of one.
  *   paged    k, v are [pages, page_size, kv_heads, dim]; token t of sequence b is at page
  *            block_table[b * max_pages + t / page_size], place t % page_size; kv_len is the
  *            capacity, at most max_pages * page_size; used_k is needed. The pages of tokens start_k[b]
- *            to used_k[b], and of those appended, are checked, whatever a window hides. */
+ *            to used_k[b], and of those appended, are checked, whatever a window hides: in place of a
+ *            page that is freed once it is left of the window, any page of the pool may stand. */
 typedef struct attn_seq {
     const int32_t *cu_q, *cu_k;               /* [batch + 1] */
     const int32_t *used_q, *used_k, *start_k; /* [batch] */
@@ -6914,9 +6919,11 @@ ATTN__NOINLINE int64_t attn__thin_output(const attn__group *g, int64_t j0, const
     m.lda = ld;
     m.ldo = job->v_pad;
     attn__thin_chunk(g, v, j0, g->last, &job->d->k, g->b->ke, &k, &m);
-    /* as if 0 were in place of what is not finite */
-    for (int64_t x = 0; x < n && v->scale; x++) one[x] = attn__finite(k.scale[x]) ? k.scale[x] : 0;
-    const float *scale = v->scale && !isa->thin_moderate(one, n, 8.271806e-25f) ? k.scale : NULL;
+    const float *scale =
+        v->scale && !isa->thin_moderate(k.scale, n, 8.271806e-25f) ? k.scale : NULL;
+    for (int64_t x = 0; x < n && scale; x++) one[x] = attn__finite(scale[x]) ? scale[x] : 0;
+    if (scale && isa->thin_moderate(one, n, 8.271806e-25f))
+        scale = NULL; /* but for what is infinite */
     for (int r = 0; r < isa->MR; r++) one[r] = 1;
     if (g->only_end && !attn__thin_seen(g, j0, v->scale != NULL, &k, &m)) {
         for (int64_t r = 0; r < rows && j0 == g->first; r++)
@@ -7092,18 +7099,20 @@ static void attn__block_pack(const attn__rows *u, const attn__tile *t, attn__kv_
     }
     if (b->not_finite) attn__block_bad(u, b);
 }
-/* The fewest keys of so many rows that are read where they lie: packed, fewer cost less. Measured on
- * Zen 4 by each ISA; f32 is hardly packed, and that mostly by more than four rows. */
-static int64_t attn__thin_keys_least(const attn_desc *d, int64_t rows) {
-    const int f32 = d->k.dtype == ATTN_F32 || d->v.dtype == ATTN_F32;
-    if (rows <= 4 && attn__isa()->W == 16) return 2;
-    return f32 ? 64 : rows <= 4 ? 8 : 24;
+/* The fewest keys that so many rows read where they lie: packed, fewer cost less. Measured on Zen 4 by
+ * each ISA; f32 is hardly packed, and of rows that see different keys some values are copied. */
+static int64_t attn__thin_keys_least(const attn_desc *d, int64_t rows, int64_t queries) {
+    const int f32 = d->k.dtype == ATTN_F32 || d->v.dtype == ATTN_F32,
+              apart = queries > 1 &&
+                      (d->flags & (ATTN_CAUSAL | ATTN_WINDOW_LEFT | ATTN_WINDOW_RIGHT)) != 0;
+    if (rows <= 4 && !apart && attn__isa()->W == 16) return 2;
+    return f32 ? 64 : rows <= 4 && !apart ? 8 : 24;
 }
 /* Whether keys and values are read where they lie. */
 ATTN__INLINE int attn__unit_thin(const attn__rows *u) {
     const int64_t rows = u->s.q_used * u->job->group;
     return !ATTN__SMALL && rows <= ATTN__THIN_ROWS && u->job->d->head_dim <= ATTN__LONG_DIMS &&
-           u->s.k_len >= attn__thin_keys_least(u->job->d, rows);
+           u->s.k_len >= attn__thin_keys_least(u->job->d, rows, u->s.q_used);
 }
 /* A row of q, or of dout, as pairs of bf16. */
 ATTN__INLINE void attn__pack_q_pairs(float *dst, const attn_in *t, int64_t at, int64_t dim) {
@@ -7342,7 +7351,12 @@ static void attn__flash_rows(const attn__rows *u, int64_t heads, char *scratch, 
         one->Q = one->t.Q;
         if (job->pack_q) {
             for (int64_t r = 0; r < u->rows; r++) {
-                const int64_t i = attn__row_query(u, r), head = attn__row_head(one->u, r);
+                const int64_t i = attn__row_query(u, r), head = attn__row_head(one->u, r),
+                              ahead = attn__min(r + 2 * ATTN__AHEAD, u->rows - 1);
+                attn__fetch_row(d->q.data, d->q.dtype,
+                    attn__q_at(&u->s, d->q.stride, attn__row_query(u, ahead),
+                        attn__row_head(one->u, ahead)),
+                    d->head_dim);
                 if (job->bf16_qk && !attn__unit_thin(u))
                     attn__pack_q_pairs(one->t.Q + r * ldq, &d->q,
                         attn__q_at(&u->s, d->q.stride, i, head), d->head_dim);
