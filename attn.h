@@ -7100,13 +7100,12 @@ static void attn__block_pack(const attn__rows *u, const attn__tile *t, attn__kv_
     if (b->not_finite) attn__block_bad(u, b);
 }
 /* The fewest keys that so many rows read where they lie: packed, fewer cost less. Measured on Zen 4 by
- * each ISA; f32 is hardly packed, and of rows that see different keys some values are copied. */
+ * each ISA. Where rows see different keys some values are copied. Whatever the types: their bits are
+ * those of f32. */
 static int64_t attn__thin_keys_least(const attn_desc *d, int64_t rows, int64_t queries) {
-    const int f32 = d->k.dtype == ATTN_F32 || d->v.dtype == ATTN_F32,
-              apart = queries > 1 &&
-                      (d->flags & (ATTN_CAUSAL | ATTN_WINDOW_LEFT | ATTN_WINDOW_RIGHT)) != 0;
-    if (rows <= 4 && !apart && attn__isa()->W == 16) return 2;
-    return f32 ? 64 : rows <= 4 && !apart ? 8 : 24;
+    const int apart =
+        queries > 1 && (d->flags & (ATTN_CAUSAL | ATTN_WINDOW_LEFT | ATTN_WINDOW_RIGHT)) != 0;
+    return rows == 1 || (rows <= 4 && !apart && attn__isa()->W == 16) ? 2 : 64;
 }
 /* Whether keys and values are read where they lie. */
 ATTN__INLINE int attn__unit_thin(const attn__rows *u) {
