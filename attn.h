@@ -5134,7 +5134,7 @@ static float attn__certificate(
 /* What row r may be off by. */
 static double attn__allowed(const attn__adaptive *job, const attn__int16 *t, int64_t r) {
     const double most = (double)job->d->tolerance,
-                 share = job->flash.bf16_pv ? most - (double)ATTN__P_ROUNDING : most;
+                 share = job->flash.bf16_pv ? most - 1.0001 * (double)ATTN__P_ROUNDING : most;
     return job->d->flags & ATTN_TOLERANCE_ABSOLUTE
                ? most
                : share * (double)t->row[ATTN__ROW_SEEN][r] * 0.999999;
@@ -7270,11 +7270,15 @@ static void attn__flash_spoiled(attn__head *one, int64_t ldq, int64_t k0, int64_
     const attn__rows *u = one->u;
     const int64_t width = u->job->v_pad,
                   rows = attn__min(u->rows, u->s.q_used * u->job->group - u->row0);
+    attn__rows few = *u;
     uint32_t left = attn__spoiled_rows(one, rows);
-    /* in the thread's own O, which lies before K, behind as many rows: they see no key, if there are any */
+    /* in the thread's own O, which lies before K, behind as many rows; if there are such, they see no
+     * key, and are left alone */
+    few.rows = attn__min(u->rows, ATTN__THIN_ROWS);
     float *kept = one->t.K - u->job->BM * (width + 2) + ATTN__THIN_ROWS * width;
     if (!left) return;
     for (int64_t r = 0; r < rows; r++) attn__row_to(kept + r * (width + 2), one, r, width);
+    one->u = &few;
     for (int64_t n = rows > 1 ? -1 : 0; n < rows && left; n++) {
         if (n >= 0 && !(left >> n & 1)) continue;
         one->only = n < 0 ? 0 : n;
@@ -7285,6 +7289,7 @@ static void attn__flash_spoiled(attn__head *one, int64_t ldq, int64_t k0, int64_
             if (done >> r & 1) attn__row_to(kept + r * (width + 2), one, r, width);
         left &= ~done;
     }
+    one->u = u;
     one->only = one->only_end = 0;
     for (int64_t r = 0; r < rows; r++) attn__row_from(kept + r * (width + 2), one, r, width);
     memset(kept, 0, (size_t)(rows * (width + 2)) * sizeof *kept);
