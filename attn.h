@@ -3407,7 +3407,8 @@ struct attn__std;
 typedef struct attn__kernels {
     const char *name; /* of the ISA */
     int64_t W, MR, NV;
-    int narrow_types;             /* thin reads narrow types where they lie */
+    /* thin reads narrow types where they lie, of dims that are a multiple of this; 0: it does not */
+    int narrow_dims;
     const attn__mm *mm, *mm_bf16; /* [NV][MR]: vectors - 1, rows - 1; NULL: no products of bf16 */
     void (*tile_dots_long)(int64_t vectors, int64_t rows, const float *A, int64_t lda,
         const float *B, int64_t ldb, int64_t K, float *C, int64_t ldc, float *x);
@@ -6838,7 +6839,7 @@ ATTN__INLINE void attn__thin_rest(attn__thin *m) {
 /* Whether thin_dots and thin_columns read t where it lies. scaled: each key needs its scale. */
 static int attn__thin_reads(const attn_in *t, int64_t dim, int scaled) {
     const attn__kernels *isa = attn__isa();
-    return t->dtype == ATTN_F32 || (isa->narrow_types && (dim & (isa->W - 1)) == 0 && !scaled);
+    return t->dtype == ATTN_F32 || (isa->narrow_dims && dim % isa->narrow_dims == 0 && !scaled);
 }
 /* Whether the scales of K go to the products: where nothing can overflow. All rows of the sequence have
  * a say, and no padding: bits follow from it. */
@@ -14436,13 +14437,17 @@ ATTN__NOINLINE void ATTN__(group_softmax)(const attn__group *g, float *max, floa
    once. Q K^T: W products at a time, of R rows with W / R keys, each a vector along the dims whose
    lanes are added. P V: a few keys at a time, V row by row for two rows of P after the other. The
    processor does not fetch far enough ahead by itself while it computes; it does best along rows. */
-/* X(type): narrow types that are read where they lie, in whole vectors and unscaled; the others, and
- * these otherwise, are widened first. */
+/* X(type): narrow types that are read where they lie, unscaled, of dims that are a multiple of THIN_DIMS:
+ * of a vector's unless loads of some lanes cost no more; the others, and these otherwise, are widened
+ * first. */
 #undef ATTN__THIN_NARROW
+#undef ATTN__THIN_DIMS
 #if ATTN__OWN & ATTN__OWN_NARROW && !ATTN__ONLY_F32
+#define ATTN__THIN_DIMS (ATTN__W >= 16 ? 1 : ATTN__W)
 #define ATTN__THIN_NARROW(X) \
     X(ATTN_F16) X(ATTN_BF16) X(ATTN_INT8) X(ATTN_FP8_E4M3) X(ATTN_INT16) X(ATTN_Q8_0) X(ATTN_Q4_0)
 #else
+#define ATTN__THIN_DIMS 0
 #define ATTN__THIN_NARROW(X)
 #endif
 /* The line at p; of int16 that of the low bytes too. */
@@ -14552,7 +14557,9 @@ ATTN__INLINE void ATTN__(thin_dots)(
                     ATTN__(thin_fetch)(m, next[x] + f, type);
                 f += on;
             }
-            if (dtype == ATTN_F32 && c + few > dim) {
+            if ((dtype == ATTN_F32 ||
+                    (ATTN__THIN_DIMS == 1 && !pairs && !attn__is_blocks(dtype))) &&
+                c + few > dim) {
                 for (int64_t e = 0; c + e < dim; e += W, q += R * W)
                     ATTN__(thin_step)(
                         m->data, R, X, dtype, q, at, rows, c, e, attn__min(W, dim - c - e), acc);
@@ -14711,7 +14718,7 @@ ATTN__INLINE void ATTN__(thin_sums)(const attn__thin *m, int R, int vectors, int
     }
 }
 /* part[R][c .. c + vectors * W) += P V of keys j .. end - 1, rows r0 .. r0 + R - 1; with the last of
- * the keys O = alpha O + part. Fewer than W lanes of the last vector are of f32. */
+ * the keys O = alpha O + part. */
 ATTN__INLINE void ATTN__(thin_panel)(const attn__thin *m, int R, int vectors, int64_t r0, int64_t j,
     int64_t end, int64_t c, int64_t last, float *part) {
     ATTN__V acc[4][ATTN__THIN_ALONE];
@@ -14729,10 +14736,10 @@ ATTN__INLINE void ATTN__(thin_panel)(const attn__thin *m, int R, int vectors, in
             (R > 1 && (vectors < ATTN__THIN_PANEL || !ATTN__THIN_COSTLY(type)))) \
             ATTN__(thin_sums)(m, R, vectors, type, j, end, c, lanes, row, from, to, acc); \
         break;
-#define WHOLE(type) X(type, ATTN__W)
+#define NARROW(type) X(type, ATTN__THIN_DIMS == 1 && !attn__is_blocks(type) ? last : ATTN__W)
         X(ATTN_F32, last)
-        ATTN__THIN_NARROW(WHOLE)
-#undef WHOLE
+        ATTN__THIN_NARROW(NARROW)
+#undef NARROW
 #undef X
     }
     ATTN__UNROLL for (int r = 0; r < R; r++) ATTN__UNROLL
@@ -14752,17 +14759,20 @@ ATTN__INLINE void ATTN__(thin_panel)(const attn__thin *m, int R, int vectors, in
  * in L1, and memory is read in its order. */
 ATTN__INLINE int64_t ATTN__(thin_panels)(const attn__thin *m, int R, int vectors, int64_t c,
     float (*part)[2 * ATTN__THIN_PANEL * ATTN__W]) {
-    const int64_t width = vectors * ATTN__W, whole = (m->dim - c) / width * width,
+    /* where loads of some lanes cost no more, the last vector of the last panel may be a part */
+    const int64_t width = vectors * ATTN__W, part_of = ATTN__W >= 16 ? ATTN__W - 1 : 0,
+                  whole = (m->dim - c + part_of) / width * width,
                   most = ATTN__THIN_PANEL == 8 ? 4096 / attn__thin_bytes(m->dtype, m->dim) : 32,
                   few = m->rows > R       ? attn__clamp(most, 8, 32)
-                        : m->dim == width ? m->n
+                        : m->dim <= width ? m->n
                                           : 32;
     if (whole <= 0) return c;
     for (int64_t e = c; e < c + whole; e += width)
         for (int64_t j = 0; j < m->n; j += few)
             for (int64_t r = 0; r < m->rows; r += R)
-                ATTN__(thin_panel)(
-                    m, R, vectors, r, j, attn__min(j + few, m->n), e, ATTN__W, part[r / R]);
+                ATTN__(thin_panel)(m, R, vectors, r, j, attn__min(j + few, m->n), e,
+                    part_of ? attn__min(m->dim - e - width + ATTN__W, ATTN__W) : ATTN__W,
+                    part[r / R]);
     return c + whole;
 }
 /* Wide panels for two rows of O at a time; what costs much to widen is widened once for four. So are
@@ -14775,7 +14785,7 @@ ATTN__NOINLINE void ATTN__(thin_columns)(const attn__thin *m) {
     if (m->rows == 1 && ATTN__THIN_SINGLE(m->dtype)) {
         c = ATTN__(thin_panels)(m, 1, ATTN__THIN_ALONE, c, part);
         c = ATTN__(thin_panels)(m, 1, ATTN__THIN_ALONE / 2, c, part);
-        if (ATTN__THIN_PANEL < ATTN__THIN_ALONE) c = ATTN__(thin_panels)(m, 1, 2, c, part);
+        c = ATTN__(thin_panels)(m, 1, 2, c, part);
     } else {
         const int whole_lines = ATTN__W >= 16 && m->dtype == ATTN_F32;
         if (!ATTN__THIN_COSTLY(m->dtype) && (m->rows <= 2 || (ATTN__W >= 8 && !whole_lines)))
@@ -16084,7 +16094,7 @@ static const attn__kernels ATTN__(table) = {
     ATTN__W,
     ATTN__MR,
     ATTN__NV,
-    (ATTN__OWN & ATTN__OWN_NARROW) != 0 && !ATTN__ONLY_F32,
+    ATTN__THIN_DIMS,
     &ATTN__(mm_table)[0][0],
 #if ATTN__BF16
     &ATTN__(mm_bf16_table)[0][0],

@@ -47,6 +47,9 @@ static const problem_case rows[] = {
     { .name = "f16", .b = 2, .sq = 33, .sk = 65, .h = 3, .d = 17, TYPES(ATTN_F16), .flags = ATTN_CAUSAL },
     { .name = "f16 head_dim 64", .b = 1, .sq = 35, .sk = 67, .h = 2, .d = 64, TYPES(ATTN_F16), .bias = HAS, .bias_t = ATTN_F16 },
     { .name = "bf16", .b = 2, .sq = 33, .sk = 65, .h = 3, .d = 17, TYPES(ATTN_BF16), .flags = ATTN_CAUSAL },
+    { .name = "f16 one query", .b = 2, .sq = 1, .sk = 203, .h = 3, .d = 61, .dv = 120, TYPES(ATTN_F16) },
+    { .name = "bf16 one query", .b = 2, .sq = 1, .sk = 130, .h = 4, .hk = 1, .d = 72, .dv = 57, TYPES(ATTN_BF16) },
+    { .name = "bf16 three queries", .b = 1, .sq = 3, .sk = 90, .h = 4, .hk = 2, .d = 24, .dv = 83, TYPES(ATTN_BF16) },
     { .name = "bf16 gaps", .b = 2, .sq = 33, .sk = 65, .h = 2, .d = 30, TYPES(ATTN_BF16), .gap = 1 },
 };
 
