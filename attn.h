@@ -14437,9 +14437,8 @@ ATTN__NOINLINE void ATTN__(group_softmax)(const attn__group *g, float *max, floa
    once. Q K^T: W products at a time, of R rows with W / R keys, each a vector along the dims whose
    lanes are added. P V: a few keys at a time, V row by row for two rows of P after the other. The
    processor does not fetch far enough ahead by itself while it computes; it does best along rows. */
-/* X(type): narrow types that are read where they lie, unscaled, of dims that are a multiple of THIN_DIMS:
- * of a vector's unless loads of some lanes cost no more; the others, and these otherwise, are widened
- * first. */
+/* X(type): narrow types that are read where they lie, unscaled, of dims that are a multiple of THIN_DIMS,
+ * a vector's unless loads of some lanes cost no more. What else there is becomes f32 first. */
 #undef ATTN__THIN_NARROW
 #undef ATTN__THIN_DIMS
 #if ATTN__OWN & ATTN__OWN_NARROW && !ATTN__ONLY_F32
