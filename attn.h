@@ -2894,7 +2894,10 @@ ATTN__NOINLINE void attn__keys_at(const attn_desc *d, const attn__sequence_view 
     const int64_t *stride, int64_t j, int64_t n, int64_t h, int64_t *at) {
     const int64_t first = s->k_first + j, size = s->pages ? d->seq.page_size : first + n;
     int64_t page = s->pages ? first / size : 0, token = first - page * size;
-    for (int64_t i = 0, run; i < n; i += run, page++, token = 0) {
+    const int single = s->pages && size == 1; /* a token each: without branches */
+    for (int64_t i = 0; single && i < n; i++)
+        at[i] = s->pages[first + i] * stride[0] + h * stride[2];
+    for (int64_t i = single ? n : 0, run; i < n; i += run, page++, token = 0) {
         const int64_t step = stride[1],
                       base = (s->pages ? s->pages[page] : s->k_batch) * stride[0] + token * step +
                              h * stride[2];
