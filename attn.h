@@ -1889,6 +1889,14 @@ ATTN__NOINLINE void attn__put_values(
     }
     for (; i < n; i++) attn__put_f32(data, dtype, at + i, x[i]);
 }
+/* The bits of the largest size of n numbers, a multiple of 8: not finite from 0x7f800000 on. */
+static int32_t attn__largest_size(const float *x, int64_t n) {
+    int32_t most[8] = {0};
+    for (int64_t i = 0; i < n; i += 8)
+        for (int l = 0; l < 8; l++) most[l] = attn__max32(most[l], attn__size_bits(x[i + l]));
+    for (int l = 1; l < 8; l++) most[0] = attn__max32(most[0], most[l]);
+    return most[0];
+}
 /* A block from 32 numbers, byte for byte as ggml's quantize_row_q8_0_ref and quantize_row_q4_0_ref
  * write it (its ggml-quants.c): the scale in f32 is largest / 127 or, with its sign, / -8; each code
  * the number times the scale's reciprocal, to nearest, halves away from 0, or with q4_0 upwards;
@@ -1897,17 +1905,17 @@ ATTN__NOINLINE void attn__put_values(
 static void attn__put_block(void *data, int32_t dtype, int64_t at, const float *x) {
     const int wide = dtype == ATTN_Q8_0;
     uint8_t *block = (uint8_t *)data + attn__bytes(dtype, at);
-    int32_t most = 0, first = 0;
+    const int32_t most = attn__largest_size(x, 32);
+    int32_t first = 0;
     float scale, times;
     uint8_t code[32];
-    for (int i = 0; i < 32; i++) most = attn__max32(most, attn__size_bits(x[i]));
     uint16_t h = 0x7e00;
     if (most >= 0x7f800000) {
         memcpy(block, &h, sizeof h);
         memset(block + 2, wide ? 0 : 0x88, wide ? 32 : 16);
         return;
     }
-    while (attn__size_bits(x[first]) < most) first++;
+    while (!wide && attn__size_bits(x[first]) < most) first++;
     scale = wide ? attn__float((uint32_t)most) / 127 : (most ? x[first] : 0) / -8;
     ATTN__F32(scale);
     if (scale > 65504) scale = 65504;
@@ -9216,9 +9224,7 @@ static void attn__append_put(
         for (int64_t c = 0; c < dim; c += 32) attn__put_block(cache, dtype, at + c, row + c);
         return;
     }
-    int32_t most = 0;
-    for (int64_t c = 0; c < dim; c += 8)
-        for (int l = 0; l < 8; l++) most = attn__max32(most, attn__size_bits(row[c + l]));
+    const int32_t most = attn__largest_size(row, attn__round_up(dim, 8));
     const int finite = most < 0x7f800000;
     float s =
         finite ? attn__float((uint32_t)most) / attn__dtypes[dtype].most : attn__float(0x7fc00000u);
@@ -9233,9 +9239,11 @@ static void attn__append_put(
         }
     attn__put_values(cache, dtype, at, row, dim);
 }
-/* Parts of the new tokens of a (sequence, kv head): more than one where heads are too few. */
+/* Parts of the new rows of a sequence, token after token, of each all kv heads, as memory has them:
+ * as many as there are heads, or more where these are too few for all threads. */
 static int64_t attn__append_parts(const attn_desc *d) {
-    return attn__ceil_div(2 * attn__planned_threads(d), attn__max(d->batch * d->kv_heads, 1));
+    const int64_t pairs = attn__max(d->batch * d->kv_heads, 1);
+    return d->kv_heads * attn__ceil_div(2 * attn__planned_threads(d), pairs);
 }
 typedef struct attn__append_job {
     const attn_desc *d;
@@ -9246,14 +9254,16 @@ static void attn__append_task(void *arg, int64_t unit) {
     const attn__append_job *job = (const attn__append_job *)arg;
     const attn_desc *d = job->d;
     const attn_append *a = &d->append;
-    const int64_t pair = unit / job->parts, part = unit % job->parts, h = pair % d->kv_heads;
-    const attn__sequence_view s = attn__sequence(d, pair / d->kv_heads);
-    const int64_t tokens = s.k_len - s.k_old, first = tokens * part / job->parts,
-                  last = tokens * (part + 1) / job->parts;
+    const int64_t part = unit % job->parts;
+    const attn__sequence_view s = attn__sequence(d, unit / job->parts);
+    const int64_t heads = d->kv_heads, rows = (s.k_len - s.k_old) * heads,
+                  first = rows / job->parts * part + attn__min(rows % job->parts, part),
+                  last = first + rows / job->parts + (part < rows % job->parts);
     float *row = job->rows + unit * job->width;
     uint64_t fp = attn__fp_enter(0);
-    for (int64_t n = first; n < last; n++) {
-        const int64_t batch = a->cu ? 0 : s.b, token = a->cu ? a->cu[s.b] + n : n, j = s.k_old + n;
+    for (int64_t r = first; r < last; r++) {
+        const int64_t n = r / heads, h = r % heads, batch = a->cu ? 0 : s.b,
+                      token = a->cu ? a->cu[s.b] + n : n, j = s.k_old + n;
         for (int v = 0; v < 2; v++) {
             const attn_in *from = v ? &a->v : &a->k, *cache = v ? &d->v : &d->k;
             const int64_t dim = v ? d->v_dim : d->head_dim,
@@ -9282,8 +9292,8 @@ static void attn__append(const attn_desc *d, int32_t threads, void *workspace) {
     double tokens =
                d->append.cu ? (double)d->append.total : (double)d->append.len * (double)d->batch,
            elements = tokens * (double)(d->head_dim + d->v_dim) * (double)d->kv_heads;
-    attn__parallel(d, elements < 32768 ? 1 : threads, attn__append_task, &job,
-        job.parts * d->batch * d->kv_heads);
+    attn__parallel(
+        d, elements < 32768 ? 1 : threads, attn__append_task, &job, job.parts * d->batch);
 }
 
 /* ============================================================================== >>layout ==== */
