@@ -559,7 +559,7 @@ typedef struct attn_plan {
     X(ERR_NEGATIVE_SIZE,      7, "batch, q_len, kv_len, heads, kv_heads, head_dim and v_dim must not be negative") \
     X(ERR_HEADS_ZERO,         8, "heads must be at least 1") \
     X(ERR_HEAD_DIM,           9, "head_dim must be at least 1") \
-    X(ERR_OVERFLOW,          10, "the extent of a tensor overflows 63 bits of bytes") \
+    X(ERR_OVERFLOW,          10, "the extent of a tensor, at 8 bytes an element, overflows 63 bits") \
     X(ERR_STRIDE_MIXED,      11, "some strides of a tensor are 0 and others are not: write ATTN_BROADCAST for a stride of 0") \
     X(ERR_STRIDE_NEGATIVE,   12, "an output, the bias of a dbias, or a cache appended to has a negative stride") \
     X(ERR_STRIDE_ALIAS,      13, "strides of an output overlap, or do not nest: each at least what the smaller ones reach") \
@@ -1948,10 +1948,16 @@ static void attn__put_block(void *data, int32_t dtype, int64_t at, const float *
 ATTN__INLINE float attn__f64_to_odd(double x) {
     float f = (float)x;
     ATTN__F32(f);
-    uint64_t size = attn__bits64(x) & INT64_MAX, rounded = attn__bits64((double)f) & INT64_MAX;
-    uint32_t u = attn__bits(f);
-    if (size > 0x7ff0000000000000u || rounded == size || (u & 1)) return f;
-    return attn__float(rounded < size ? u + 1 : u - 1);
+    const uint64_t size = attn__bits64(x) & INT64_MAX,
+                   rounded = attn__bits64((double)f) & INT64_MAX;
+    const uint32_t u = attn__bits(f), moves = ~u & (size <= 0x7ff0000000000000u);
+    return attn__float(u + (moves & (rounded < size)) - (moves & (rounded > size)));
+}
+/* What becomes a number of 16 bits when it is rounded once more; one NaN for all. */
+ATTN__INLINE float attn__f64_narrow(double x) {
+    return attn__is_nan(x)
+               ? attn__float((uint32_t)(attn__bits64(x) >> 32 & 0x80000000u) | 0x7fc00000u)
+               : attn__f64_to_odd(x);
 }
 /* The same in f64, each number rounded once. A NaN of 16 bits is the default one, read (positive)
  * and written (of x's sign). */
@@ -1968,10 +1974,7 @@ ATTN__INLINE void attn__put_f64(void *data, int32_t dtype, int64_t at, double x)
         ((double *)data)[at] = x;
         return;
     }
-    if (dtype != ATTN_F32)
-        f = attn__is_nan(x)
-                ? attn__float((uint32_t)(attn__bits64(x) >> 32 & 0x80000000u) | 0x7fc00000u)
-                : attn__f64_to_odd(x);
+    if (dtype != ATTN_F32) f = attn__f64_narrow(x);
     attn__put_f32(data, dtype, at, f);
 }
 
@@ -9504,12 +9507,38 @@ static void attn__merge_add(
         for (int64_t c = 0; c < width; c++) x[c] += weight * from[c];
         return;
     }
+    if (part->dtype == ATTN_F32 && width == 64) { /* where they lie */
+        const float *from = (const float *)part->data + at;
+        for (int c = 0; c < 64; c++) x[c] += weight * (double)from[c];
+        return;
+    }
     attn__read_row(f, 64, part, at, width);
     for (int c = 0; c < 64 && part->dtype != ATTN_F32; c++) /* one NaN for all */
         if (attn__size_bits(f[c]) > 0x7f800000) f[c] = attn__float(0x7fc00000u);
     for (int c = 0; c < 64; c++) x[c] += weight * (double)f[c];
 }
-static void attn__merge_row(const attn__merge_job *job, int64_t b, int64_t h, int64_t i) {
+/* Elements [at, at + width) of o = x */
+static void attn__merge_put(const attn_out *o, int64_t at, const double *x, int64_t width) {
+    if (ATTN__ONLY_F32 || o->dtype == ATTN_F32) {
+        for (int64_t c = 0; c < width; c++) ((float *)o->data)[at + c] = (float)x[c];
+        return;
+    }
+#if ATTN__CONVERT && !ATTN__ONLY_F32
+    if (attn__is_narrow(o->dtype)) {
+        float f[64];
+        attn_in from;
+        from.data = f;
+        from.dtype = ATTN_F32;
+        for (int c = 0; c < 64; c++) f[c] = attn__f64_narrow(x[c]);
+        attn__isa()->convert_rows(o, at, 0, &from, 0, 0, 1, width);
+        return;
+    }
+#endif
+    for (int64_t c = 0; c < width; c++) attn__put_f64(o->data, o->dtype, at + c, x[c]);
+}
+/* first: of the parts, MERGE_KNOWN at most, with their strides. */
+static void attn__merge_row(
+    const attn__merge_job *job, const attn_in *first, int64_t b, int64_t h, int64_t i) {
     const attn_desc *d = job->d;
     const double neg_inf = -attn__double(0x7ff0000000000000u);
     const int64_t at = (b * d->heads + h) * job->extent[1] + i,
@@ -9533,17 +9562,14 @@ static void attn__merge_row(const attn__merge_job *job, int64_t b, int64_t h, in
         for (int64_t p = 0; p < job->parts && !empty; p++) {
             const double lse = (double)job->lse[p][at];
             if (attn__is_neg_inf(lse)) continue; /* an empty part: o is not read */
-            attn_in part = job->o[p];
-            attn__resolve_in(&part, job->extent, d->v_dim, ATTN_ERR_MERGE_O);
+            attn_in part = p < ATTN__MERGE_KNOWN ? first[p] : job->o[p];
+            if (p >= ATTN__MERGE_KNOWN)
+                attn__resolve_in(&part, job->extent, d->v_dim, ATTN_ERR_MERGE_O);
             const double weight = p < ATTN__MERGE_KNOWN ? known[p] : attn__exp(lse - max);
             attn__merge_add(x, weight / sum, &part,
                 b * part.stride[0] + i * part.stride[1] + h * part.stride[2] + c0, width);
         }
-        if (d->o.dtype == ATTN_F32)
-            for (int64_t c = 0; c < width; c++) ((float *)d->o.data)[to + c0 + c] = (float)x[c];
-        else
-            for (int64_t c = 0; c < width; c++)
-                attn__put_f64(d->o.data, d->o.dtype, to + c0 + c, x[c]);
+        attn__merge_put(&d->o, to + c0, x, width);
     }
     if (d->lse) d->lse[at] = attn__nearest_f32(empty ? max : max + attn__log(sum));
 }
@@ -9552,8 +9578,13 @@ static void attn__merge_task(void *arg, int64_t task) {
     const int64_t n = job->extent[1], heads = job->d->heads, first = task * job->per_task,
                   last = attn__min(first + job->per_task, job->rows);
     uint64_t fp = attn__fp_enter(0);
+    attn_in part[ATTN__MERGE_KNOWN];
+    for (int64_t p = 0; p < attn__min(job->parts, ATTN__MERGE_KNOWN); p++) {
+        part[p] = job->o[p];
+        attn__resolve_in(part + p, job->extent, job->d->v_dim, ATTN_ERR_MERGE_O);
+    }
     for (int64_t r = first; r < last; r++)
-        attn__merge_row(job, r / heads / n, r % heads, r / heads % n);
+        attn__merge_row(job, part, r / heads / n, r % heads, r / heads % n);
     attn__fp_leave(fp);
 }
 static void attn__merge(
