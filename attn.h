@@ -9548,7 +9548,7 @@ static void attn__merge_row(
     for (int64_t p = 0; p < job->parts; p++) {
         const double lse = (double)job->lse[p][at];
         empty &= attn__is_neg_inf(lse);
-        if (lse > max || attn__is_nan(lse)) max = lse;
+        if (lse > max) max = lse; /* of a NaN the weight is NaN */
     }
     if (!empty && d->sink) sum += attn__exp((double)d->sink[h] - max);
     for (int64_t p = 0; p < job->parts && !empty; p++) {
