@@ -9188,6 +9188,24 @@ static void attn__read_row(float *row, int64_t width, const attn_in *from, int64
 #endif
     attn__read(row, width, from->data, from->dtype, at, n);
 }
+/* Its other way: row[0 .. n) becomes elements [at, at + n). */
+ATTN__INLINE void attn__write_row(
+    void *data, int32_t dtype, int64_t at, const float *row, int64_t n) {
+#if ATTN__CONVERT && !ATTN__ONLY_F32
+    if (attn__is_narrow(dtype)) {
+        attn_in from;
+        attn_out to;
+        from.data = row;
+        from.dtype = ATTN_F32;
+        to.data = data;
+        to.dtype = dtype;
+        attn__isa()->convert_rows(&to, at, 0, &from, 0, 0, 1, n);
+        return;
+    }
+#endif
+    if (ATTN__ONLY_F32) memcpy((float *)data + at, row, (size_t)n * sizeof *row);
+    else attn__put_values(data, dtype, at, row, n);
+}
 /* A new row as f32; from element `once` on fewer bits follow, and are to be rounded to once. */
 static void attn__append_get(
     float *row, const attn_in *from, int64_t at, int64_t dim, int64_t once) {
@@ -9208,20 +9226,7 @@ static void attn__append_put(
             for (int l = 0; l < 8; l++)
                 row[c + l] = attn__size_bits(row[c + l]) > 0x7f800000 ? attn__float(0x7fc00000u)
                                                                       : row[c + l];
-#if ATTN__CONVERT && !ATTN__ONLY_F32
-        if (attn__is_narrow(dtype)) {
-            attn_in from;
-            attn_out to;
-            from.data = row;
-            from.dtype = ATTN_F32;
-            to.data = cache;
-            to.dtype = dtype;
-            attn__isa()->convert_rows(&to, at, 0, &from, 0, 0, 1, dim);
-            return;
-        }
-#endif
-        if (ATTN__ONLY_F32) memcpy((float *)cache + at, row, (size_t)dim * sizeof *row);
-        else attn__put_values(cache, dtype, at, row, dim);
+        attn__write_row(cache, dtype, at, row, dim);
         return;
     }
     if (attn__is_blocks(dtype)) {
@@ -9508,34 +9513,24 @@ static void attn__merge_add(
         for (int64_t c = 0; c < width; c++) x[c] += weight * from[c];
         return;
     }
-    if (part->dtype == ATTN_F32 && width == 64) { /* where they lie */
-        const float *from = (const float *)part->data + at;
-        for (int c = 0; c < 64; c++) x[c] += weight * (double)from[c];
-        return;
-    }
-    attn__read_row(f, 64, part, at, width);
+    const float *from = f;
+    if (part->dtype == ATTN_F32 && width == 64) from = (const float *)part->data + at;
+    else attn__read_row(f, 64, part, at, width);
     for (int c = 0; c < 64 && part->dtype != ATTN_F32; c++) /* one NaN for all */
         if (attn__size_bits(f[c]) > 0x7f800000) f[c] = attn__float(0x7fc00000u);
-    for (int c = 0; c < 64; c++) x[c] += weight * (double)f[c];
+    for (int c = 0; c < 64; c++) x[c] += weight * (double)from[c];
 }
-/* Elements [at, at + width) of o = x */
+/* Elements [at, at + width) of o = x[0 .. 64) */
 static void attn__merge_put(const attn_out *o, int64_t at, const double *x, int64_t width) {
+    float f[64];
     if (ATTN__ONLY_F32 || o->dtype == ATTN_F32) {
         for (int64_t c = 0; c < width; c++) ((float *)o->data)[at + c] = (float)x[c];
-        return;
-    }
-#if ATTN__CONVERT && !ATTN__ONLY_F32
-    if (attn__is_narrow(o->dtype)) {
-        float f[64];
-        attn_in from;
-        from.data = f;
-        from.dtype = ATTN_F32;
+    } else if (o->dtype == ATTN_F64) {
+        memcpy((double *)o->data + at, x, (size_t)width * sizeof *x);
+    } else {
         for (int c = 0; c < 64; c++) f[c] = attn__f64_narrow(x[c]);
-        attn__isa()->convert_rows(o, at, 0, &from, 0, 0, 1, width);
-        return;
+        attn__write_row(o->data, o->dtype, at, f, width);
     }
-#endif
-    for (int64_t c = 0; c < width; c++) attn__put_f64(o->data, o->dtype, at + c, x[c]);
 }
 /* first: of the parts, MERGE_KNOWN at most, with their strides. */
 static void attn__merge_row(
@@ -14483,11 +14478,18 @@ ATTN__NOINLINE void ATTN__(group_softmax)(const attn__group *g, float *max, floa
    lanes are added. P V: a few keys at a time, V row by row for two rows of P after the other. The
    processor does not fetch far enough ahead by itself while it computes; it does best along rows. */
 /* X(type): narrow types that are read where they lie, unscaled, of dims that are a multiple of THIN_DIMS,
- * a vector's unless loads of some lanes cost no more. What else there is becomes f32 first. */
+ * a vector's unless loads of some lanes cost no more. What else there is becomes f32 first. Whether
+ * rows of a type may end within a vector. */
+#undef ATTN__THIN_MASKED
 #undef ATTN__THIN_NARROW
 #undef ATTN__THIN_DIMS
+#undef ATTN__THIN_ENDS
+#define ATTN__THIN_MASKED (ATTN__W >= 16)
+#define ATTN__THIN_ENDS(dtype) \
+    ((dtype) == ATTN_F32 || \
+        (ATTN__THIN_MASKED && (dtype) != ATTN__BF16_PAIRS && !attn__is_blocks(dtype)))
 #if ATTN__OWN & ATTN__OWN_NARROW && !ATTN__ONLY_F32
-#define ATTN__THIN_DIMS (ATTN__W >= 16 ? 1 : ATTN__W)
+#define ATTN__THIN_DIMS (ATTN__THIN_MASKED ? 1 : ATTN__W)
 #define ATTN__THIN_NARROW(X) \
     X(ATTN_F16) X(ATTN_BF16) X(ATTN_INT8) X(ATTN_FP8_E4M3) X(ATTN_INT16) X(ATTN_Q8_0) X(ATTN_Q4_0)
 #else
@@ -14601,9 +14603,7 @@ ATTN__INLINE void ATTN__(thin_dots)(
                     ATTN__(thin_fetch)(m, next[x] + f, type);
                 f += on;
             }
-            if ((dtype == ATTN_F32 ||
-                    (ATTN__THIN_DIMS == 1 && !pairs && !attn__is_blocks(dtype))) &&
-                c + few > dim) {
+            if (ATTN__THIN_ENDS(dtype) && c + few > dim) {
                 for (int64_t e = 0; c + e < dim; e += W, q += R * W)
                     ATTN__(thin_step)(
                         m->data, R, X, dtype, q, at, rows, c, e, attn__min(W, dim - c - e), acc);
@@ -14774,16 +14774,15 @@ ATTN__INLINE void ATTN__(thin_panel)(const attn__thin *m, int R, int vectors, in
         for (int l = 0; l < vectors; l++)
             acc[r][l] = j ? ATTN__(load)(part + (r * vectors + l) * ATTN__W) : ATTN__(set1)(0);
     switch (m->dtype) {
-#define X(type, lanes) \
+#define X(type) \
     case type: \
         if (type == ATTN_F32 || (R == 1 && ATTN__THIN_SINGLE(type)) || \
             (R > 1 && (vectors < ATTN__THIN_PANEL || !ATTN__THIN_COSTLY(type)))) \
-            ATTN__(thin_sums)(m, R, vectors, type, j, end, c, lanes, row, from, to, acc); \
+            ATTN__(thin_sums)(m, R, vectors, type, j, end, c, \
+                ATTN__THIN_ENDS(type) ? last : ATTN__W, row, from, to, acc); \
         break;
-#define NARROW(type) X(type, ATTN__THIN_DIMS == 1 && !attn__is_blocks(type) ? last : ATTN__W)
-        X(ATTN_F32, last)
-        ATTN__THIN_NARROW(NARROW)
-#undef NARROW
+        X(ATTN_F32)
+        ATTN__THIN_NARROW(X)
 #undef X
     }
     ATTN__UNROLL for (int r = 0; r < R; r++) ATTN__UNROLL
@@ -14804,7 +14803,7 @@ ATTN__INLINE void ATTN__(thin_panel)(const attn__thin *m, int R, int vectors, in
 ATTN__INLINE int64_t ATTN__(thin_panels)(const attn__thin *m, int R, int vectors, int64_t c,
     float (*part)[2 * ATTN__THIN_PANEL * ATTN__W]) {
     /* where loads of some lanes cost no more, the last vector of the last panel may be a part */
-    const int64_t width = vectors * ATTN__W, part_of = ATTN__W >= 16 ? ATTN__W - 1 : 0,
+    const int64_t width = vectors * ATTN__W, part_of = ATTN__THIN_MASKED ? ATTN__W - 1 : 0,
                   whole = (m->dim - c + part_of) / width * width,
                   most = ATTN__THIN_PANEL == 8 ? 4096 / attn__thin_bytes(m->dtype, m->dim) : 32,
                   few = m->rows > R       ? attn__clamp(most, 8, 32)

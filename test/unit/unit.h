@@ -23,7 +23,8 @@
 #define SANITIZED 0
 #endif
 /* in an emulator, which is ten times slower, too */
-#define SLOW (SANITIZED || getenv("UNIT_AGAIN"))
+#define EMULATED (getenv("UNIT_AGAIN") != NULL)
+#define SLOW (SANITIZED || EMULATED)
 
 SHARED int dtype_after(int dtype, int steps) { return dtype == ATTN_F64 ? dtype : (dtype + steps) % 3; }
 
