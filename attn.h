@@ -3476,6 +3476,9 @@ typedef struct attn__kernels {
         const float *B, int64_t ldb, float *C, int64_t columns);
     void (*bwd_store)(const struct attn__bwd *job, const attn_out *out, int64_t at,
         const float *row, int64_t dim);
+    void (*bwd_outer)(const struct attn__bwd *job, const attn_out *out, int64_t at, const float *A,
+        int64_t lda, const float *B, int64_t ldb, int64_t rows, int64_t keys, int64_t dim,
+        float *row);
     void (*backward_dq)(const struct attn__bwd *job, const attn__sequence_view *s, int64_t kv_head,
         int64_t row0, int64_t rows);
     void (*bias_rows)(const struct attn__bwd *job, const attn__sequence_view *s,
@@ -7563,26 +7566,18 @@ static void attn__bwd_products(
                 C[p] + r * t->ld + start, t->ld, NULL);
         }
 }
-/* P and dS of the tile's rows against its packed keys: products 1 and 2 and the elementwise part.
- * For dbias dS is left as the gradient of the score, without the slope of the softcap. Returns
- * whether any row sees any key. */
-static int attn__bwd_scores(const attn__bwd *job, const attn__sequence_view *s, attn__bwd_tile *t,
-    attn__groups *gr, int for_bias, int *bad) {
+/* The products S and dP of a tile become P and dS. For dbias dS is left as the gradient of the score,
+ * without the slope of the softcap. */
+static void attn__bwd_elementwise(const attn__bwd *job, const attn__sequence_view *s,
+    const attn__bwd_tile *t, const attn__groups *gr, int for_bias, int bad) {
     const attn__kernels *isa = attn__isa();
     const attn_desc *d = job->d;
-    const int64_t base = attn__bwd_row(job, s, t->kv_head) + t->row0,
-                  width = attn__padded(t->ke - t->kb, isa->W);
-    if (!attn__bwd_groups(job, s, t, gr)) return 0;
-    *bad |= attn__bwd_rows(job, base, t);
-    /* the keys of a tile stay in L1 for all rows */
-    for (int64_t c = 0, n; c < width; c += n) {
-        n = attn__tile_vectors(isa, width - c) * isa->W;
-        attn__bwd_products(job, t, gr, c, c + n);
-    }
+    const int64_t width = attn__padded(t->ke - t->kb, isa->W);
     const int plain = gr->whole && !job->extras && !(d->dropout > 0);
     /* hidden pairs of a bad tile are left out by its sums: a key that is seen there may have a
      * score of -infinity beside a NaN */
-    const attn__bwd_how how = {base, for_bias ? 1 : d->scale, attn__capped(d) && !for_bias, !*bad};
+    const attn__bwd_how how = {attn__bwd_row(job, s, t->kv_head) + t->row0, for_bias ? 1 : d->scale,
+        attn__capped(d) && !for_bias, !bad};
     for (int64_t g = 0, start, end; g < gr->n; g++) {
         attn__bwd_columns(gr, g, t->kb, &start, &end);
         for (int64_t r = gr->row[g]; r < gr->row[g + 1]; r++) {
@@ -7598,6 +7593,21 @@ static int attn__bwd_scores(const attn__bwd *job, const attn__sequence_view *s, 
             if (end > start) isa->bwd_row(job, s, t, &how, r, start, end);
         }
     }
+}
+/* P and dS of the tile's rows against its packed keys: products 1 and 2 and the elementwise part.
+ * Returns whether any row sees any key. */
+static int attn__bwd_scores(const attn__bwd *job, const attn__sequence_view *s, attn__bwd_tile *t,
+    attn__groups *gr, int for_bias, int *bad) {
+    const attn__kernels *isa = attn__isa();
+    const int64_t width = attn__padded(t->ke - t->kb, isa->W);
+    if (!attn__bwd_groups(job, s, t, gr)) return 0;
+    *bad |= attn__bwd_rows(job, attn__bwd_row(job, s, t->kv_head) + t->row0, t);
+    /* the keys of a tile stay in L1 for all rows */
+    for (int64_t c = 0, n; c < width; c += n) {
+        n = attn__tile_vectors(isa, width - c) * isa->W;
+        attn__bwd_products(job, t, gr, c, c + n);
+    }
+    attn__bwd_elementwise(job, s, t, gr, for_bias, *bad);
     return 1;
 }
 /* dK, dV (unless keys is 0) and dQ (unless NULL) of a tile with a value that is not finite: only
@@ -7712,23 +7722,115 @@ static void attn__bwd_store_keys(
             t->dV + (j - t->kb) * job->v_ld, d->v_dim);
     }
 }
-/* Tokens of the buffer that are no keys: gradient 0. */
-static void attn__bwd_no_keys(const attn__bwd *job, const attn__sequence_view *s, int64_t kv_head) {
+/* A token that no row sees: gradient 0. */
+static void attn__bwd_no_key(
+    const attn__bwd *job, const attn__sequence_view *s, int64_t kv_head, int64_t j) {
     const attn__kernels *isa = attn__isa();
+    const attn_desc *d = job->d;
+    const attn_out *dk = &job->g->dk, *dv = &job->g->dv;
+    isa->bwd_store(job, dk, attn__k_at(d, s, dk->stride, j, kv_head), NULL, d->head_dim);
+    isa->bwd_store(job, dv, attn__k_at(d, s, dv->stride, j, kv_head), NULL, d->v_dim);
+}
+/* Tokens of the buffer that are no keys. */
+static void attn__bwd_no_keys(const attn__bwd *job, const attn__sequence_view *s, int64_t kv_head) {
     const attn_desc *d = job->d;
     int64_t capacity = d->seq.cu_k ? (int64_t)d->seq.cu_k[s->b + 1] - d->seq.cu_k[s->b] : d->kv_len,
             start = d->seq.start_k ? d->seq.start_k[s->b] : 0;
-    for (int64_t j = -start; j < capacity - start; j++) {
-        if (j >= 0 && j < s->k_len) continue;
-        isa->bwd_store(
-            job, &job->g->dk, attn__k_at(d, s, job->g->dk.stride, j, kv_head), NULL, d->head_dim);
-        isa->bwd_store(
-            job, &job->g->dv, attn__k_at(d, s, job->g->dv.stride, j, kv_head), NULL, d->v_dim);
+    for (int64_t j = -start; j < capacity - start; j++)
+        if (j < 0 || j >= s->k_len) attn__bwd_no_key(job, s, kv_head, j);
+}
+/* Whether there are so few rows that keys and values are read where they lie: packed for eight, they
+ * cost narrow vectors less. */
+static int attn__bwd_few(const attn__bwd *job, const attn__sequence_view *s) {
+    const int64_t rows = s->q_used * job->group, most = attn__isa()->W < 16 ? 4 : ATTN__THIN_ROWS;
+    return !ATTN__SMALL && !job->standard && rows >= 1 && rows <= most &&
+           job->d->head_dim <= ATTN__LONG_DIMS && job->d->v_dim <= ATTN__LONG_DIMS &&
+           job->BK <= ATTN__THIN_CHUNK;
+}
+/* Keys of a block, or their values, as the thin products read them, while those `on` keys further are
+ * fetched; room: for f32 of all of them. */
+static attn__thin attn__bwd_thin(const attn__bwd *job, const attn__sequence_view *s,
+    const attn__bwd_tile *t, const attn_in *in, int64_t dim, int64_t on, attn__thin_keys *k,
+    float *room) {
+    const attn__kernels *isa = attn__isa();
+    const int64_t up = attn__padded(t->ke - t->kb, isa->W);
+    attn__thin m;
+    attn__thin_clear(&m);
+    m.data = in->data;
+    m.dtype = in->dtype;
+    m.first = attn__k_at(job->d, s, in->stride, t->kb, t->kv_head);
+    m.step = in->stride[1];
+    m.n = t->ke - t->kb;
+    m.dim = dim;
+    if (t->kb + on < s->k_len) {
+        attn__thin_rows_on(k, 0, up, in->data, attn__bytes(in->dtype, m.first + on * m.step),
+            attn__bytes(in->dtype, m.step));
+        m.next = k->next;
+    } else attn__thin_rest(&m);
+    if (!attn__thin_reads(in, dim, 0)) isa->thin_widen(&m, NULL, room);
+    return m;
+}
+/* A block of keys for few rows: nothing is packed, and dK and dV are written key after key. Returns 0
+ * where a value is not finite and some key may be hidden: such blocks go as those of many rows do. */
+ATTN__NOINLINE int attn__bwd_few_rows(
+    const attn__bwd *job, const attn__sequence_view *s, attn__bwd_tile *t, int64_t on, float *dQ) {
+    static const float one[ATTN__THIN_ROWS] = {1, 1, 1, 1, 1, 1, 1, 1};
+    const attn__kernels *isa = attn__isa();
+    const attn_desc *d = job->d;
+    const attn_in *in[] = {&d->k, &d->v};
+    const attn_out *out[] = {&job->g->dk, &job->g->dv};
+    float *C[] = {t->P, t->dS}, *room[] = {t->K, t->VT};
+    const int64_t keys = t->ke - t->kb, width = attn__padded(keys, isa->W),
+                  dim[] = {d->head_dim, d->v_dim}, ld[] = {job->q_ld, job->v_ld};
+    const int pairs[] = {job->bf16_qk, job->bf16_dp};
+    attn__groups gr;
+    attn__thin_keys k;
+    attn__thin m[2];
+    t->row0 = 0;
+    t->rows = s->q_used * job->group;
+    int bad = attn__bwd_rows(job, attn__bwd_row(job, s, t->kv_head), t);
+    const float *rows[] = {t->Q, t->dO};
+    if (!attn__bwd_groups(job, s, t, &gr)) {
+        for (int64_t j = t->kb; j < t->ke; j++) attn__bwd_no_key(job, s, t->kv_head, j);
+        return 1;
     }
+    for (int p = 0; p < 2; p++) {
+        m[p] = attn__bwd_thin(job, s, t, in[p], dim[p], on, &k, room[p]);
+        m[p].pairs = pairs[p] && m[p].dtype == ATTN_BF16 && dim[p] % (2 * isa->W) == 0;
+        m[p].lda = ld[p];
+        m[p].ldo = t->ld;
+        for (int64_t r = 0; r < t->rows; r += 4) {
+            if (r) attn__thin_rest(&m[p]);
+            m[p].A = rows[p] + r * ld[p];
+            m[p].rows = attn__min(4, t->rows - r);
+            m[p].out = C[p] + r * t->ld;
+            isa->thin_dots(&m[p]);
+        }
+        for (int64_t r = 0; r < t->rows; r++)
+            for (int64_t c = keys; c < width; c++) C[p][r * t->ld + c] = 0;
+        bad |= isa->rows_bad(C[p], t->ld, t->rows, width);
+    }
+    if (bad && (!gr.whole || d->mask.data || d->bias.data)) return 0;
+    attn__bwd_elementwise(job, s, t, &gr, 0, bad);
+    attn__thin_rest(&m[0]);
+    m[0].lda = t->ld;
+    m[0].ldo = job->q_ld;
+    m[0].alpha = one;
+    for (int64_t r = 0; r < t->rows; r += 4) {
+        m[0].A = t->dS + r * t->ld;
+        m[0].rows = attn__min(4, t->rows - r);
+        m[0].out = dQ + r * job->q_ld;
+        isa->thin_columns(&m[0]);
+    }
+    for (int p = 0; p < 2; p++)
+        isa->bwd_outer(job, out[p], attn__k_at(d, s, out[p]->stride, t->kb, t->kv_head), C[1 - p],
+            t->ld, rows[p], ld[p], t->rows, keys, dim[p], p ? t->dV : t->dK);
+    return 1;
 }
 static void attn__backward_split(const attn__bwd *job, const attn__sequence_view *s,
     int64_t kv_head, int64_t split, char *scratch) {
     const attn_desc *d = job->d;
+    const int few = attn__bwd_few(job, s);
     attn__bwd_tile t = attn__bwd_carve(job, scratch);
     attn__groups gr;
     int64_t rows = s->q_rows * job->group,
@@ -7740,6 +7842,7 @@ static void attn__backward_split(const attn__bwd *job, const attn__sequence_view
     t.kv_head = kv_head;
     for (t.kb = split * job->BK; t.kb < s->k_len; t.kb += splits * job->BK) {
         t.ke = attn__min(t.kb + job->BK, s->k_len);
+        if (few && attn__bwd_few_rows(job, s, &t, splits * job->BK, dQ)) continue;
         const int bad_keys = attn__bwd_block(job, s, &t);
         for (t.row0 = 0; t.row0 < rows; t.row0 += job->BQ) {
             int bad = bad_keys;
@@ -15986,6 +16089,26 @@ static void ATTN__(bwd_store)(
     }
 }
 
+/* Rows of dK or dV of few rows: key j is the sum of A[r][j] B[r], as a `row` of f32 first. Eleven
+ * parameters: where to, and two matrices. */
+static void ATTN__(bwd_outer)(const attn__bwd *job, const attn_out *out, int64_t at, const float *A,
+    int64_t lda, const float *B, int64_t ldb, int64_t rows, int64_t keys, int64_t dim, float *row) {
+    const int direct =
+        out->dtype == ATTN_F32 && !(job->d->flags & ATTN_ACCUMULATE) && dim % ATTN__W == 0;
+    ATTN__V zero = ATTN__(set1)(0); /* -0 becomes +0, as in narrow */
+    ATTN__ROUNDED(zero);
+    for (int64_t j = 0; j < keys; j++, at += out->stride[1]) {
+        float *to = direct ? (float *)out->data + at : row;
+        if (direct) attn__fetch(out->data, out->dtype, at, out->stride[1], dim);
+        for (int64_t c = 0; c < dim; c += ATTN__W) {
+            ATTN__V sum = ATTN__(set1)(A[j]) * ATTN__(load)(B + c);
+            for (int64_t r = 1; r < rows; r++)
+                sum = ATTN__(fma)(ATTN__(set1)(A[r * lda + j]), ATTN__(load)(B + r * ldb + c), sum);
+            ATTN__(store)(to + c, sum + zero);
+        }
+        if (!direct) ATTN__(bwd_store)(job, out, at, row, dim);
+    }
+}
 /* dq = the sum of the partials, in order. */
 static void ATTN__(backward_dq)(const attn__bwd *job, const attn__sequence_view *s, int64_t kv_head,
     int64_t row0, int64_t rows) {
@@ -16184,6 +16307,7 @@ static const attn__kernels ATTN__(table) = {
     ATTN__(bwd_row_whole),
     ATTN__(add_seen),
     ATTN__(bwd_store),
+    ATTN__LARGE(bwd_outer),
     ATTN__(backward_dq),
     ATTN__(bias_rows),
 #else
