@@ -7808,8 +7808,8 @@ ATTN__NOINLINE int attn__bwd_few_rows(
         }
         for (int64_t r = 0; r < t->rows; r++)
             for (int64_t c = keys; c < width; c++) C[p][r * t->ld + c] = 0;
-        bad |= isa->rows_bad(C[p], t->ld, t->rows, width);
     }
+    bad |= isa->rows_bad(t->P, t->ld, t->rows, width); /* K: of V nothing else is read */
     if (bad && (!gr.whole || d->mask.data || d->bias.data)) return 0;
     attn__bwd_elementwise(job, s, t, &gr, 0, bad);
     attn__thin_rest(&m[0]);
