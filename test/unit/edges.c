@@ -587,9 +587,9 @@ static void test_unit_ends(void **state)
         }
 }
 
-/* the same of calls drawn at random, backward too: a sequence alone, on threads, and packed between two others, whose rows and keys end anywhere */
+/* the same of calls drawn at random, backward too: a sequence alone, on threads, packed between two others, whose rows and keys end anywhere, and with room behind it */
 typedef struct drawn { attn_desc d; int64_t before_q, before_k, after_q, after_k; } drawn;
-enum { DRAWN_TOKENS = 1700, DRAWN_WIDTH = 16 * 64, DRAWN_RESULTS = 5, DRAWN_TYPES = 3, DRAWN_APART = 977 };
+enum { DRAWN_TOKENS = 1700, DRAWN_WIDTH = 16 * 64, DRAWN_RESULTS = 5, DRAWN_TYPES = 3, DRAWN_APART = 977, DRAWN_ROOM = 64 << 20 };
 static int64_t drawn_one(uint64_t *r, const int64_t *of, int64_t n) { return of[random_bits(r) % (uint64_t)n]; }
 static drawn draw_ends(uint64_t *r)
 {
@@ -643,6 +643,8 @@ static void test_drawn_ends(void **state)
     }
     for (int n = 0; n < DRAWN_RESULTS; n++) out[n] = malloc(most), alone[n] = malloc(most), assert_true(out[n] && alone[n]);
     got = malloc(most), assert_non_null(got);
+    char *memory = malloc(DRAWN_ROOM + 64), *room = memory + 64 - (uintptr_t)memory % 64;
+    assert_non_null(memory);
     for (int n = 0; n < draws; n++) {
         drawn x = draw_ends(&r);
         attn_desc *d = &x.d;
@@ -656,25 +658,33 @@ static void test_drawn_ends(void **state)
         const char *from[4];
         for (int t = 0; t < 4; t++) from[t] = in[d->q.dtype] + (size_t)(t * DRAWN_APART) * size;
         backwards += backward;
-        for (int way = 0; way < 3; way++) {                          /* alone; on threads; packed between others */
+        const int32_t used_q = (int32_t)d->q_len, used_k = (int32_t)d->kv_len;
+        for (int way = 0; way < 4; way++) {                          /* alone; on threads; packed between others; with room behind it */
             attn_desc a = *d;
             attn_grad g = { 0 };
-            const size_t at_q = way < 2 ? (size_t)x.before_q : 0, at_k = way < 2 ? (size_t)x.before_k : 0;
+            const size_t at_q = way != 2 ? (size_t)x.before_q : 0, at_k = way != 2 ? (size_t)x.before_k : 0;
             a.threads = way ? 2 + n % 7 : 1;
             if (way == 2) a.batch = 3, a.seq.cu_q = cu_q, a.seq.cu_k = cu_k, a.seq.total_q = tokens_q, a.seq.total_k = tokens_k;
             if (way == 2 && a.q_len < 90) a.q_len = 90;
             if (way == 2 && a.kv_len < 300) a.kv_len = 300;
+            if (way == 3) a.q_len += x.after_q, a.kv_len += x.after_k, a.seq.used_q = &used_q, a.seq.used_k = &used_k;
             a.q.data = from[0] + at_q * (size_t)width[0] * size, a.k.data = from[1] + at_k * (size_t)width[1] * size, a.v.data = from[2] + at_k * (size_t)width[2] * size;
             a.o.data = out[0] + at_q * (size_t)width[3] * dtype_size(a.o.dtype), a.lse = (float *)(void *)out[4];
-            assert_int_equal(attn_forward(&a), ATTN_OK);
             g.dout.data = from[3] + at_q * (size_t)width[3] * size, g.dout.dtype = d->q.dtype;
             g.dq.data = out[1] + at_q * (size_t)width[0] * 4, g.dk.data = out[2] + at_k * (size_t)width[1] * 4, g.dv.data = out[3] + at_k * (size_t)width[2] * 4;
-            if (backward) assert_int_equal(attn_backward(&a, &g), ATTN_OK);
+            for (int pass = 0; pass <= backward; pass++) {           /* what lies in the workspace changes nothing */
+                attn_plan plan;
+                assert_ok(attn_query(&a, pass ? &g : NULL, &plan));
+                assert_true(plan.workspace_size <= DRAWN_ROOM);
+                memset(room, way ? 255 : 0, (size_t)plan.workspace_size);
+                a.workspace = room, a.workspace_size = plan.workspace_size;
+                assert_int_equal(pass ? attn_backward(&a, &g) : attn_forward(&a), ATTN_OK);
+            }
             for (int result = 0; result < DRAWN_RESULTS; result++) {
                 if (result % 4 && !backward) continue;
-                const int64_t bytes = drawn_result(&x, result, way == 2 ? tokens_q : d->q_len, way == 2 ? x.before_q : 0, out, way ? got : alone[result]);
+                const int64_t bytes = drawn_result(&x, result, way == 2 ? tokens_q : a.q_len, way == 2 ? x.before_q : 0, out, way ? got : alone[result]);
                 if (way && memcmp(alone[result], got, (size_t)bytes))
-                    fail_msg("case %d, %s, %lld queries, %lld keys, result %d: other bits %s", n, d->backend, (long long)d->q_len, (long long)d->kv_len, result, way == 1 ? "on threads" : "beside others");
+                    fail_msg("case %d, %s, %lld queries, %lld keys, result %d: other bits %s", n, d->backend, (long long)d->q_len, (long long)d->kv_len, result, way == 1 ? "on threads" : way == 2 ? "beside others" : "with room behind it");
             }
         }
     }
@@ -682,7 +692,7 @@ static void test_drawn_ends(void **state)
     assert_true(backwards > draws / 10);
     for (int t = 0; t < DRAWN_TYPES; t++) free(in[t]);
     for (int n = 0; n < DRAWN_RESULTS; n++) free(out[n]), free(alone[n]);
-    free(got);
+    free(got), free(memory);
 }
 
 int main(void)
