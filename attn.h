@@ -16318,6 +16318,7 @@ static const attn__kernels ATTN__(table) = {
     NULL,
     NULL,
     NULL,
+    NULL,
 #endif
 #ifndef ATTN_NO_STANDARD
     ATTN__(standard_softmax),
