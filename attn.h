@@ -11029,7 +11029,8 @@ static attn_status attn__mpi_resolve_own(attn__mpi *job, const attn_desc *in, co
     ATTN__RULE(!attn__mul_overflows(
                    job->k_batch * keys * d->kv_heads, (d->head_dim + d->v_dim + 64) * 40, &room),
         ERR_OVERFLOW);
-    job->wide = d->q.dtype == ATTN_F64 || d->k.dtype == ATTN_F64 || d->v.dtype == ATTN_F64;
+    job->wide = d->q.dtype == ATTN_F64 || d->k.dtype == ATTN_F64 || d->v.dtype == ATTN_F64 ||
+                (g && g->dout.dtype == ATTN_F64);
     if (d->seq.cu_q) d->seq.total_q = job->q_own;
     else d->q_len = job->q_own;
     if (d->seq.cu_k) d->seq.total_k = job->k_own;

@@ -50,6 +50,7 @@ static void other_scale(fixed *f) { f->d.flags |= ATTN_SCALE, f->d.scale = 0.5f;
 static void other_sink(fixed *f) { f->d.sink = aside; }
 static void other_alibi(fixed *f) { f->d.alibi = aside; }
 static void other_cut(fixed *f) { memcpy(f->other, f->cut, sizeof f->cut), f->other[1]--, f->m.k_cut = f->other; }
+static void other_late_cut(fixed *f) { memcpy(f->other, f->cut, sizeof f->cut), f->other[f->m.split == ATTN_MPI_ZIGZAG ? 2 * ranks - 1 : 1]--, f->m.k_cut = f->other; }
 static void other_split(fixed *f) { f->m.split ^= 1, attn_mpi_cut(TOKENS, f->m.split, ranks, f->other), f->m.q_cut = f->m.k_cut = f->other; }
 static void other_method(fixed *f) { f->m.method = "ulysses"; }
 static void other_packing(fixed *f) { f->d.seq.cu_q = f->d.seq.cu_k = lengths, f->d.seq.total_q = f->d.seq.total_k = TOKENS; }
@@ -123,7 +124,7 @@ static const struct { const char *name; void (*spoil)(fixed *f); attn_status sta
     DIFFERS("offset", other_offset, offsets, 0), DIFFERS("window_left", other_left, windows, 0), DIFFERS("window_right", other_right, windows, 0),
     DIFFERS("dlse, given or not", a_dlse, NULL, 2), DIFFERS("dsink, given or not", a_dsink, sinks, 2), DIFFERS("used_q", a_used_q, NULL, 0),
     DIFFERS("used_k", a_used_k, NULL, 0), DIFFERS("start_k", a_start_k, NULL, 0), DIFFERS("cu_k", other_cu_k, packed, 0),
-    DIFFERS("q_cut", other_q_cut, NULL, 0),
+    DIFFERS("q_cut", other_q_cut, NULL, 0), DIFFERS("k_cut", other_late_cut, NULL, 0), DIFFERS("k_cut", other_late_cut, NULL, 0),
 };
 static attn_status fixed_call(fixed *f, int back)
 {
@@ -584,6 +585,59 @@ static void beside_one(void)
     expect(types_alive == 0, "datatypes", "are not freed");
 }
 
+/* A decode with a key that is no number on the last rank: that head is NaN on all ranks, the others are as they were. */
+static void nan_elsewhere(void)
+{
+    enum { ROW = 4 * DIM };
+    int64_t cut[64], wrong = 0;
+    float *q = filled(2 * ROW, 41), *k = filled(TOKENS * ROW, 42), *v = filled(TOKENS * ROW, 43), *o = filled(2 * ROW, 44);
+    attn_desc d = { .batch = 1, .heads = 4, .head_dim = DIM, .q_len = 2, .kv_len = TOKENS, .threads = 1 };
+    attn_mpi_cut(TOKENS, ATTN_MPI_RANGES, ranks, cut);
+    const attn_mpi m = { .k_cut = cut };
+    k[(TOKENS - 1) * ROW + DIM] = NAN;
+    d.q.data = q, d.k.data = k + cut[rank] * ROW, d.v.data = v + cut[rank] * ROW, d.o.data = o;
+    const attn_status s = attn_mpi_decode(&d, &m, MPI_COMM_WORLD);
+    for (int64_t i = 0; i < 2 * ROW; i++) wrong += is_finite((double)o[i]) == (i / DIM % 4 == 1);
+    expect(!s && !wrong, "NaN of another rank", s ? attn_status_text(s) : "not in the rows that see it, or in others");
+    free(q), free(k), free(v), free(o);
+}
+/* dout alone in f64, and dq in f64 that is added to what is there: that of one machine, to more digits than f32 has. dk and dv go from rank
+ * to rank in f32. */
+static void wide_gradients(void)
+{
+    enum { ROW = 2 * DIM };
+    static double dout[TOKENS * ROW], grads[2][3][TOKENS * ROW];
+    int64_t cut[64];
+    double worst = 0;
+    float *q = filled(TOKENS * ROW, 41), *k = filled(TOKENS * ROW, 42), *v = filled(TOKENS * ROW, 43), *o = filled(TOKENS * ROW, 44), *lse = filled(2 * TOKENS, 45), *own = filled(2 * TOKENS, 46);
+    attn_desc d = { .batch = 1, .heads = 2, .head_dim = DIM, .q_len = TOKENS, .kv_len = TOKENS, .threads = 1 };
+    attn_grad g = { .dout.dtype = ATTN_F64, .dq.dtype = ATTN_F64, .dk.dtype = ATTN_F64, .dv.dtype = ATTN_F64 };
+    attn_mpi_cut(TOKENS, ATTN_MPI_RANGES, ranks, cut);
+    const attn_mpi m = { .q_cut = cut, .k_cut = cut };
+    const int64_t at = cut[rank] * ROW, count = cut[rank + 1] * ROW - at, rows = count / ROW;
+    for (int64_t i = 0; i < TOKENS * ROW; i++) {
+        dout[i] = (double)v[TOKENS * ROW - 1 - i] / 3;
+        for (int n = 0; n < 6; n++) grads[n / 3][n % 3][i] = 1.0 / (double)(i + 3);
+    }
+    for (int n = 0; n < 2; n++) {
+        const int64_t from = n ? at : 0;
+        d.q.data = q + from, d.k.data = k + from, d.v.data = v + from, d.o.data = o + from, d.lse = n ? own : lse, d.flags = 0;
+        g.dout.data = dout + from, g.dq.data = grads[n][0] + from, g.dk.data = grads[n][1] + from, g.dv.data = grads[n][2] + from;
+        for (int64_t i = 0; i < 2 * rows && n; i++) own[i] = lse[i / rows * TOKENS + cut[rank] + i % rows];
+        attn_status s = n ? ATTN_OK : attn_forward(&d);
+        d.flags = ATTN_ACCUMULATE;
+        if (!s) s = n ? attn_mpi_backward(&d, &g, &m, MPI_COMM_WORLD) : attn_backward(&d, &g);
+        expect(!s, "gradients in f64", attn_status_text(s));
+    }
+    for (int t = 0; t < 3; t++)
+        for (int64_t i = at; i < at + count; i++) {
+            const double off = fabs(grads[1][t][i] - grads[0][t][i]) * (t ? 1e-7 : 1);
+            if (!(off <= worst)) worst = is_finite(off) ? off : 9;
+        }
+    expect(worst < 1e-13, "gradients in f64", "others than on one machine");
+    free(q), free(k), free(v), free(o), free(lse), free(own);
+}
+
 static void fixed_tests(void)
 {
     const attn_backend counted = { .name = "counted", .abi = ATTN_ABI, .plan = counted_plan, .run = counted_run };
@@ -601,6 +655,8 @@ static void fixed_tests(void)
     used_in_part();
     mpi_fails();
     beside_one();
+    nan_elsewhere();
+    wide_gradients();
     skipped_parts();
     held();
     expect(longest <= ATTN_MPI_PIECE && (ranks == 1 || longest == ATTN_MPI_PIECE), "pieces", "a message is longer than ATTN_MPI_PIECE, or none is as long");
