@@ -7704,10 +7704,13 @@ static int attn__bwd_pack(const attn__bwd *job, const attn__sequence_view *s,
     int bad = isa->pack_v(V, job->v_ld, d, s, &d->v, h, d->v_dim, kb, ke);
     return bad | isa->pack_v(K, job->q_ld, d, s, &d->k, h, d->head_dim, kb, ke);
 }
-static int attn__bwd_block(const attn__bwd *job, const attn__sequence_view *s, attn__bwd_tile *t) {
-    int bad = attn__bwd_pack(job, s, t, t->K, t->dV); /* V for the check only */
+static void attn__bwd_clear(const attn__bwd *job, const attn__bwd_tile *t) {
     memset(t->dK, 0, (size_t)((t->ke - t->kb) * job->q_ld) * sizeof(float));
     memset(t->dV, 0, (size_t)((t->ke - t->kb) * job->v_ld) * sizeof(float));
+}
+static int attn__bwd_block(const attn__bwd *job, const attn__sequence_view *s, attn__bwd_tile *t) {
+    int bad = attn__bwd_pack(job, s, t, t->K, t->dV); /* V for the check only */
+    attn__bwd_clear(job, t);
     return bad;
 }
 static void attn__bwd_store_keys(
@@ -7770,9 +7773,8 @@ static attn__thin attn__bwd_thin(const attn__bwd *job, const attn__sequence_view
     if (!attn__thin_reads(in, dim, 0)) isa->thin_widen(&m, NULL, room);
     return m;
 }
-/* A block of keys for few rows: nothing is packed, and dK and dV are written key after key. Returns 0
- * where a value is not finite and some key may be hidden: such blocks go as those of many rows do. */
-ATTN__NOINLINE int attn__bwd_few_rows(
+/* A block of keys for few rows: nothing is packed, and dK and dV are written key after key. */
+ATTN__NOINLINE void attn__bwd_few_rows(
     const attn__bwd *job, const attn__sequence_view *s, attn__bwd_tile *t, int64_t on, float *dQ) {
     static const float one[ATTN__THIN_ROWS] = {1, 1, 1, 1, 1, 1, 1, 1};
     const attn__kernels *isa = attn__isa();
@@ -7792,7 +7794,7 @@ ATTN__NOINLINE int attn__bwd_few_rows(
     const float *rows[] = {t->Q, t->dO};
     if (!attn__bwd_groups(job, s, t, &gr)) {
         for (int64_t j = t->kb; j < t->ke; j++) attn__bwd_no_key(job, s, t->kv_head, j);
-        return 1;
+        return;
     }
     for (int p = 0; p < 2; p++) {
         m[p] = attn__bwd_thin(job, s, t, in[p], dim[p], on, &k, room[p]);
@@ -7810,8 +7812,14 @@ ATTN__NOINLINE int attn__bwd_few_rows(
             for (int64_t c = keys; c < width; c++) C[p][r * t->ld + c] = 0;
     }
     bad |= isa->rows_bad(t->P, t->ld, t->rows, width); /* K: of V nothing else is read */
-    if (bad && (!gr.whole || d->mask.data || d->bias.data)) return 0;
     attn__bwd_elementwise(job, s, t, &gr, 0, bad);
+    if (bad && (!gr.whole || d->mask.data || d->bias.data)) { /* in the same order */
+        isa->pack_v(t->K, job->q_ld, d, s, &d->k, t->kv_head, d->head_dim, t->kb, t->ke);
+        attn__bwd_clear(job, t);
+        attn__bwd_seen(job, s, t, 1, dQ);
+        attn__bwd_store_keys(job, s, t);
+        return;
+    }
     attn__thin_rest(&m[0]);
     m[0].lda = t->ld;
     m[0].ldo = job->q_ld;
@@ -7825,7 +7833,6 @@ ATTN__NOINLINE int attn__bwd_few_rows(
     for (int p = 0; p < 2; p++)
         isa->bwd_outer(job, out[p], attn__k_at(d, s, out[p]->stride, t->kb, t->kv_head), C[1 - p],
             t->ld, rows[p], ld[p], t->rows, keys, dim[p], p ? t->dV : t->dK);
-    return 1;
 }
 static void attn__backward_split(const attn__bwd *job, const attn__sequence_view *s,
     int64_t kv_head, int64_t split, char *scratch) {
@@ -7842,7 +7849,10 @@ static void attn__backward_split(const attn__bwd *job, const attn__sequence_view
     t.kv_head = kv_head;
     for (t.kb = split * job->BK; t.kb < s->k_len; t.kb += splits * job->BK) {
         t.ke = attn__min(t.kb + job->BK, s->k_len);
-        if (few && attn__bwd_few_rows(job, s, &t, splits * job->BK, dQ)) continue;
+        if (few) {
+            attn__bwd_few_rows(job, s, &t, splits * job->BK, dQ);
+            continue;
+        }
         const int bad_keys = attn__bwd_block(job, s, &t);
         for (t.row0 = 0; t.row0 < rows; t.row0 += job->BQ) {
             int bad = bad_keys;

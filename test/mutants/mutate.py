@@ -42,6 +42,7 @@ RUNS = {
     "copies": (["cc", "-O1", OTHER], "plain", {}, [["convert"]]),
     "merge": (["cc", "-O1", *PORTABLE], "plain", {}, [["merge"]]),
     "extremes": (["cc", "-O1", OTHER], "plain", {}, EXTREMES),     # portable code has no fused operation, whose rounding matters here
+    "seldom": (["cc", "-O1", OTHER], "plain", {}, [["beyond"], ["tolerance"], ["edges"]]),
     "adaptive": (["cc", "-O1", OTHER], "plain", {}, [["adaptive", "--rows", "12000"]]),
     "sampled": (["cc", "-O1", OTHER], "plain", {}, [["tolerance"], ["adaptive", "--rows", "12000"]]),
     "decode": (["cc", "-O1", OTHER], "plain", {}, [["planes"], ["validate"], ["decode", "--rows", "600"]]),

@@ -281,6 +281,75 @@ static void far_offsets(void **state) {
     some_runs(3);
 }
 
+/* Rows of a mask and of a bias, gradients of it, pages, parts of a merge and rows of a conversion whose steps pass 2^31 elements: the bytes of
+ * the same near by. */
+enum { FAR_N = 5, FAR_D = 16, FAR_WAYS = 7 };            /* a mask, a bias, its gradient, pages of one and of two tokens, merge, conversion */
+static attn_status far_call(int way, const char *backend, int64_t step, void *memory, float *out) {
+    enum { N = FAR_N, D = FAR_D };
+    const float *x = floats(3 * N * D);
+    float *lse = (float *)get(N, 4), *o = (float *)get(N * D, 4), *at = (float *)memory;
+    attn_desc d = shape(1, N, N, 1, 1, D, ATTN_F32);
+    d.q.data = x, d.k.data = x + N * D, d.v.data = x + 2 * N * D, d.o.data = way == 2 ? o : out, d.lse = lse, d.threads = 1, d.backend = backend;
+    for (int i = 0; i < N && way != 0; i++) memcpy(at + i * step, x + (way == 1 || way == 2 ? 0 : 2 * N * D) + i * D, D * 4);
+    if (way == 0) {
+        unsigned char *mask = (unsigned char *)memory;
+        for (int i = 0; i < N; i++)
+            for (int j = 0; j < N; j++) mask[i * step + j] = (i + j) % 3 != 0;
+        d.mask.data = mask, d.mask.dtype = ATTN_BOOL, d.mask.stride[0] = d.mask.stride[1] = ATTN_BROADCAST, d.mask.stride[2] = step;
+    } else if (way <= 2) {
+        d.bias.data = at, d.bias.stride[0] = d.bias.stride[1] = ATTN_BROADCAST, d.bias.stride[2] = step;
+    } else if (way <= 4) {
+        static const int32_t table[N] = {4, 0, 3, 1, 2};
+        static const int32_t used = N;
+        d.v.stride[0] = step, d.v.stride[1] = d.v.stride[2] = D, d.v.data = at;
+        memcpy(d.k.stride, d.v.stride, sizeof d.k.stride), d.k.data = at;
+        d.seq.block_table = table, d.seq.page_size = way - 2, d.seq.pages = d.seq.max_pages = N, d.seq.used_k = &used, d.q_len = 1;
+    } else if (way == 5) {
+        attn_in part;
+        const float *parts[1] = {lse};
+        memset(&part, 0, sizeof part);
+        d.lse = NULL, part.data = at, part.stride[0] = N * step, part.stride[1] = step, part.stride[2] = D;
+        return attn_merge(&d, 1, &part, parts);
+    } else {
+        const int64_t all[4] = {1, N, 1, D};
+        attn_in src;
+        attn_out dst;
+        memset(&src, 0, sizeof src), memset(&dst, 0, sizeof dst);
+        src.data = at, src.stride[0] = N * step, src.stride[1] = step, src.stride[2] = D, dst.data = out;
+        return attn_convert(all, src, dst, NULL);
+    }
+    attn_status s = attn_forward(&d);
+    if (s || way != 2) return s;
+    attn_grad g;
+    memset(&g, 0, sizeof g);
+    g.dout.data = x + 2 * N * D, g.dq.data = get(N * D, 4), g.dk.data = get(N * D, 4), g.dv.data = get(N * D, 4), g.dbias = at + N * step;
+    s = attn_backward(&d, &g);
+    for (int i = 0; i < N; i++) memcpy(out + i * D, g.dbias + i * step, N * 4);
+    return s;
+}
+static void far_rows(void **state) {
+    const int64_t step = ((int64_t)1 << 30) + 4096;
+    const size_t bytes = (size_t)step * FAR_N * 4 * 2;
+    void *far = sizeof(void *) < 8 ? MAP_FAILED : mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    (void)state;
+    if (far == MAP_FAILED) skip();
+    for (int way = 0; way < FAR_WAYS; way++)
+        for (int i = 0; attn_backend_at(i); i++) {
+            const uint64_t drawn = values;
+            float *near_by = (float *)get(FAR_N * FAR_D, 4), *far_off = (float *)get(FAR_N * FAR_D, 4);
+            const attn_status s = far_call(way, attn_backend_at(i)->name, 16 * FAR_D, get(16 * FAR_D * FAR_N * 2, 4), near_by);
+            if (s == ATTN_ERR_DECLINED || s == ATTN_ERR_DEVICE) continue;
+            if (s) fail_msg("way %d, %s: %s", way, attn_backend_at(i)->name, attn_status_text(s));
+            values = drawn;
+            ok(far_call(way, attn_backend_at(i)->name, step, far, far_off));
+            if (memcmp(near_by, far_off, FAR_N * FAR_D * 4)) fail_msg("way %d, %s: other bytes far off than near by", way, attn_backend_at(i)->name);
+            runs++;
+            teardown(NULL);
+        }
+    munmap(far, bytes);
+    some_runs(3 * FAR_WAYS);
+}
+
 /* every backend that takes the case against the reference's answer; frees the case */
 static void solve_and_compare(proof_case *c, int n) {
     proof_answer a;
@@ -530,7 +599,7 @@ static void batch_invariance(void **state) {
 }
 
 int main(void) {
-    struct CMUnitTest tests[80] = {TEST(nonfinite_random), TEST(nonfinite_tiles), TEST(infinite_scores), TEST(far_offsets), TEST(several_blocks)};
+    struct CMUnitTest tests[80] = {TEST(nonfinite_random), TEST(nonfinite_tiles), TEST(infinite_scores), TEST(far_offsets), TEST(far_rows), TEST(several_blocks)};
     size_t n = 0;
     while (tests[n].test_func) n++;
     for (size_t i = 0; i < sizeof empties / sizeof *empties; i++) {

@@ -138,6 +138,10 @@ static void cancelled(void **state)
     const int64_t alive = unit_alive;
     cancel_in(in_forward, &v);
     assert_true(unit_alive == alive);                    /* nor any memory */
+    int before;
+    attn_shutdown();                                     /* nor is a thread spared that could be cancelled before */
+    pthread_setcancelstate(PTHREAD_CANCEL_ENABLE, &before);
+    assert_int_equal(before, PTHREAD_CANCEL_ENABLE);
 }
 
 /* ------------------------------------------------------------------------------------------ what is worth a thread */

@@ -1,5 +1,6 @@
 /* edges.c - values at the edge of f32, of memory and of validity, on every backend. */
 #include "unit.h"
+#include <fenv.h>
 #include <float.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -365,6 +366,54 @@ static void test_empty_sink(void **state)
     }
 }
 
+/* without queries dbias stays as it is, however its bias is shared */
+static void test_no_queries(void **state)
+{
+    static const char *const all[] = { "reference", "flash", "standard" };
+    static const float bias[B * Q * K];
+    static float dbias[B * Q * K], dk[B * K * D], dv[B * K * D];
+    (void)state;
+    for (int n = 0; n < 3 * 8; n++) {
+        attn_desc d = make();
+        attn_grad g = { 0 };
+        const int64_t of[] = { n & 1 ? Q * K : ATTN_BROADCAST, n & 2 ? Q * K : ATTN_BROADCAST, n & 4 ? K : ATTN_BROADCAST };
+        d.q_len = 0, d.bias.data = bias, d.backend = all[n / 8], memcpy(d.bias.stride, of, sizeof of);
+        for (int64_t i = 0; i < COUNT(dbias); i++) dbias[i] = 3;
+        g.dk.data = dk, g.dv.data = dv, g.dbias = dbias;
+        assert_int_equal(attn_backward(&d, &g), ATTN_OK);
+        for (int64_t i = 0; i < COUNT(dbias); i++) assert_true(dbias[i] == 3);
+    }
+}
+/* in a process that lets floating point exceptions trap, values that are hidden and not finite raise none */
+static void test_traps(void **state)
+{
+    (void)state;
+#if defined(__GLIBC__) && defined(__x86_64__)
+    enum { N = 64, DIM = 32 };
+    static float x[N * DIM], value[N * DIM], out[N * DIM], sums[N], grads[3][N * DIM];
+    static unsigned char hide[N * N];
+    static const char *const all[] = { "flash", "standard", "reference" };
+    for (int64_t i = 0; i < N * DIM; i++) x[i] = value[i] = (float)(i % 17) - 8;
+    for (int64_t i = 0; i < N * N; i++) hide[i] = i % N > 3 && i / N != 5;
+    value[0] = INFINITY, value[DIM + 1] = 3e38f;
+    for (int n = 0; n < 3; n++) {
+        attn_desc d = { 0 };
+        attn_grad g = { 0 };
+        d.batch = d.heads = 1, d.q_len = d.kv_len = N, d.head_dim = DIM, d.threads = 1, d.backend = all[n];
+        d.q.data = d.k.data = x, d.v.data = value, d.o.data = out, d.lse = sums, d.mask.data = hide, d.mask.dtype = ATTN_BOOL;
+        g.dout.data = x, g.dq.data = grads[0], g.dk.data = grads[1], g.dv.data = grads[2];
+        assert_true(feenableexcept(FE_INVALID | FE_DIVBYZERO | FE_OVERFLOW) >= 0);
+        const attn_status forward = attn_forward(&d), backward = attn_backward(&d, &g);
+        const int left = fegetexcept();
+        fedisableexcept(FE_ALL_EXCEPT);
+        assert_ok(forward), assert_ok(backward);
+        assert_int_equal(left, FE_INVALID | FE_DIVBYZERO | FE_OVERFLOW);
+    }
+#else
+    skip();
+#endif
+}
+
 /* sizes that no memory holds are refused before any sum of theirs overflows */
 static void test_huge(void **state)
 {
@@ -700,7 +749,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_scale), cmocka_unit_test(test_tiny_scale), cmocka_unit_test(test_softcap), cmocka_unit_test(test_far_sink), cmocka_unit_test(test_lowest_bias),
         cmocka_unit_test(test_dbias_dropout), cmocka_unit_test(test_dropout_rate), cmocka_unit_test(test_shared_dbias), cmocka_unit_test(test_shared_slot), cmocka_unit_test(test_append_tiny), cmocka_unit_test(test_append_bits), cmocka_unit_test(test_idle_rotary),
-        cmocka_unit_test(test_empty_sink), cmocka_unit_test(test_infinite_sink),
+        cmocka_unit_test(test_empty_sink), cmocka_unit_test(test_no_queries), cmocka_unit_test(test_traps), cmocka_unit_test(test_infinite_sink),
         cmocka_unit_test(test_huge), cmocka_unit_test(test_many_iterations), cmocka_unit_test(test_freed_pages),
         cmocka_unit_test(test_workspace), cmocka_unit_test(test_unused_stride), cmocka_unit_test(test_million_keys), cmocka_unit_test(test_refused), cmocka_unit_test(test_unit_ends), cmocka_unit_test(test_drawn_ends),
     };

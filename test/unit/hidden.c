@@ -137,13 +137,14 @@ static void test_nan_in_place(void **state)
                     fail_msg("NaN in key %lld, %d: o[%lld] is %g, not %g", (long long)at, how, (long long)i, (double)o[1][i], (double)o[0][i]);
         }
 }
-/* The same of gradients: what a mask, a bias, ATTN_CAUSAL or a window hides from a row reaches nothing of it, however few rows there are. */
+/* The same of gradients: what a mask, a bias, ATTN_CAUSAL or a window hides from a row reaches nothing of it, however few rows there are: what is
+ * finite beside a NaN has the bits of a call with a 0 there. */
 static void test_nan_gradients(void **state)
 {
     enum { KEYS = 150, ROWS = 12, DIM = 16, ALL = HEADS * KEYS * DIM };
     static const int64_t counts[] = { ROWS, 1, 3, 8, 4, 2 };
     static const char *const hides[] = { "a mask", "a bias", "ATTN_CAUSAL", "a window" };
-    static float dout[HEADS * ROWS * DIM], grads[2][3][ALL];
+    static float dout[HEADS * ROWS * DIM], grads[2][3][ALL], zero[3][ALL], o_zero[HEADS * ROWS * DIM], lse_zero[HEADS * ROWS];
     (void)state;
     for (int n = 0; n < 96; n++) {
         const int how = n % 4, value = n / 4 % 2;
@@ -165,6 +166,17 @@ static void test_nan_gradients(void **state)
             d.o.data = o[0], d.lse = lse[0], g.dout.data = dout, g.dq.data = to[0], g.dk.data = to[1], g.dv.data = to[2];
             if (b == 0) assert_ok(attn_forward(&d));
             assert_ok(attn_backward(&d, &g));
+            float *spoiled = (value ? v : k) + (at * HEADS + n % HEADS) * DIM + n % DIM, kept = *spoiled;
+            attn_desc as_zero = d;
+            *spoiled = 0, as_zero.o.data = o_zero, as_zero.lse = lse_zero, as_zero.backend = "reference";
+            assert_ok(attn_forward(&as_zero));
+            as_zero.backend = d.backend, g.dq.data = zero[0], g.dk.data = zero[1], g.dv.data = zero[2];
+            assert_ok(attn_backward(&as_zero, &g));
+            *spoiled = kept;
+            for (int t = 0; t < 3; t++)
+                for (int64_t i = 0; i < (t ? KEYS : rows) * HEADS * DIM; i++)
+                    if (n % 3 && isfinite(to[t][i]) && memcmp(&to[t][i], &zero[t][i], sizeof(float)))
+                        fail_msg("%s of key %d by %s, %d rows, %s: gradient %d[%d] is %a, %a with a 0 there", value ? "v" : "k", (int)at, hides[how], (int)rows, d.backend, t, (int)i, (double)to[t][i], (double)zero[t][i]);
             for (int t = 0; t < 3; t++)
                 for (int64_t i = 0; i < (t ? KEYS : rows) * HEADS * DIM; i++) {
                     const float want = grads[0][t][i], got = to[t][i];

@@ -549,6 +549,67 @@ static void test_told_by_threads(void **state)
     }
 }
 
+static void backwards(void *user, void (*task)(void *, int64_t), void *arg, int64_t n)
+{
+    (void)user;
+    while (n-- > 0) task(arg, n);
+}
+/* The same of a host that has more threads than certificates have places, and runs their tasks from the last to the first; bf16 has certificates of its
+ * own where its products are exact. */
+static void test_told_by_many_threads(void **state)
+{
+    enum { BATCH = 8, N = 256, HEADS = 4, DIM = 64, ALL = BATCH * N * HEADS * DIM };
+    static uint16_t x[ALL], o[ALL];
+    static const attn_pool pool = { backwards, NULL, 100 };
+    attn_statistics told[2];
+    (void)state;
+    for (int64_t i = 0; i < ALL; i++) x[i] = (uint16_t)(0x3f00 + i % 97 + (i > ALL / 2 ? 0 : 128));
+    for (int n = 0; n < 2; n++) {
+        attn_desc d = make(BATCH, N, N);
+        d.heads = d.kv_heads = HEADS, d.head_dim = DIM, d.q.data = d.k.data = d.v.data = x, d.o.data = o;
+        d.q.dtype = d.k.dtype = d.v.dtype = d.o.dtype = ATTN_BF16, d.tolerance = 0.01f, d.statistics = &told[n];
+        if (n) d.pool = &pool;
+        else d.threads = 1;
+        assert_ok(attn_forward(&d));
+    }
+    assert_memory_equal(&told[0], &told[1], sizeof told[0]);
+}
+
+/* Keys left out of more keys than are summed at once, which are folded in f64; and rows and keys whose codes all are the largest there are. */
+static void test_left_out(void **state)
+{
+    enum { ROWS = 1024, DIM = 64, MOST = 20480 };
+    static const int64_t keys[] = { 4096, MOST };
+    float *memory = malloc(sizeof(float) * (size_t)(3 * ROWS + 2 * MOST) * DIM), *q = memory, *out[2] = { q + ROWS * DIM, q + 2 * ROWS * DIM }, *k = q + 3 * ROWS * DIM, *v = k + MOST * DIM;
+    static float cert[ROWS];
+    uint64_t r = 3;
+    (void)state;
+    assert_non_null(memory);
+    const int vectors = !strncmp(attn_isa(), "avx", 3);     /* codes of bytes pay there */
+    for (int n = 0; n < (vectors && !SLOW ? 2 : 1); n++) {
+        attn_statistics told;
+        attn_desc d = make(1, ROWS, keys[n]);
+        for (int64_t i = 0; i < ROWS * DIM; i++) q[i] = 1;
+        for (int64_t i = 0; i < keys[n] * DIM; i++) {
+            const int heavy = i / DIM / 128 == 5;
+            const float x = (float)random_gauss(&r);
+            k[i] = heavy ? 2 : -1 + x / 16, v[i] = x + (float)heavy;
+        }
+        d.heads = d.kv_heads = 1, d.head_dim = DIM, d.q.data = q, d.k.data = k, d.v.data = v, d.threads = 1;
+        for (int with = 0; with < 2; with++) {
+            d.o.data = out[with];
+            if (with) d.tolerance = 0.01f, d.cert = cert, d.statistics = &told;
+            assert_ok(attn_forward(&d));
+        }
+        d.backend = "adaptive";
+        if (vectors && !no_products(&d)) assert_true(told.tiles_skipped > 0);
+        for (int64_t i = 0; i < ROWS * DIM; i++)
+            if (!(fabsf(out[1][i] - out[0][i]) <= cert[i / DIM] + 1e-5f))
+                fail_msg("%lld keys: o[%lld] is off by %g, its certificate %g", (long long)keys[n], (long long)i, (double)fabsf(out[1][i] - out[0][i]), (double)cert[i / DIM]);
+    }
+    free(memory);
+}
+
 /* What is told of lse is of one that was asked for: where keys are left out, and where all are computed from codes. */
 /* Errors of two units that differ by less than what they are rounded up by: the larger is told, whoever comes first. */
 static void test_close_errors(void **state)
@@ -951,7 +1012,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_mixed_tolerance), cmocka_unit_test(test_sampled), cmocka_unit_test(test_sampled_seen), cmocka_unit_test(test_sampled_redone), cmocka_unit_test(test_redone_bits), cmocka_unit_test(test_decode_redone_bits), cmocka_unit_test(test_worst_key), cmocka_unit_test(test_first_of_chunk),
         cmocka_unit_test(test_worst_keys), cmocka_unit_test(test_columns), cmocka_unit_test(test_hopeless), cmocka_unit_test(test_every_second), cmocka_unit_test(test_without_codes), cmocka_unit_test(test_long_first), cmocka_unit_test(test_sampled_splits), cmocka_unit_test(test_sampled_share), cmocka_unit_test(test_group_units),
-        cmocka_unit_test(test_told_by_threads), cmocka_unit_test(test_close_errors), cmocka_unit_test(test_within_f16), cmocka_unit_test(test_lse_error), cmocka_unit_test(test_lse_many_keys), cmocka_unit_test(test_absolute_units), cmocka_unit_test(test_padded_units),
+        cmocka_unit_test(test_told_by_threads), cmocka_unit_test(test_told_by_many_threads), cmocka_unit_test(test_left_out), cmocka_unit_test(test_close_errors), cmocka_unit_test(test_within_f16), cmocka_unit_test(test_lse_error), cmocka_unit_test(test_lse_many_keys), cmocka_unit_test(test_absolute_units), cmocka_unit_test(test_padded_units),
         cmocka_unit_test(test_sampled_far), cmocka_unit_test(test_nothing_seen), cmocka_unit_test(test_rising), cmocka_unit_test(test_small_queries),
         cmocka_unit_test(test_wide_declined), cmocka_unit_test(test_million_keys), cmocka_unit_test(test_host_flushes), cmocka_unit_test(test_why_f64),
         cmocka_unit_test(test_even_units), cmocka_unit_test(test_decode_workspace), cmocka_unit_test(test_decode_told),
