@@ -7725,7 +7725,7 @@ static void attn__bwd_store_keys(
             t->dV + (j - t->kb) * job->v_ld, d->v_dim);
     }
 }
-/* A token that no row sees: gradient 0. */
+/* A token, or key, that no row sees: gradient 0. */
 static void attn__bwd_no_key(
     const attn__bwd *job, const attn__sequence_view *s, int64_t kv_head, int64_t j) {
     const attn__kernels *isa = attn__isa();
@@ -7813,7 +7813,8 @@ ATTN__NOINLINE void attn__bwd_few_rows(
     }
     bad |= isa->rows_bad(t->P, t->ld, t->rows, width); /* K: of V nothing else is read */
     attn__bwd_elementwise(job, s, t, &gr, 0, bad);
-    if (bad && (!gr.whole || d->mask.data || d->bias.data)) { /* in the same order */
+    /* pair by pair, in the order of the sums below */
+    if (bad && (!gr.whole || d->mask.data || d->bias.data)) {
         isa->pack_v(t->K, job->q_ld, d, s, &d->k, t->kv_head, d->head_dim, t->kb, t->ke);
         attn__bwd_clear(job, t);
         attn__bwd_seen(job, s, t, 1, dQ);
