@@ -41,8 +41,7 @@
  * TAKES  q of f32, f16 or bf16, k and v of those or int8 or fp8, each its own; o and bias of any
  *   float type; any strides, heads, head_dim, v_dim; every mask, packed and padded sequences, cache
  *   slots, pages; append, rotated and quantised to the bits of the CPU; lse. P is rounded to the
- *   type of v where q, k and v share one of 16 bits: in f16 what weighs less than 2^-14 of the
- *   heaviest key of its row is rounded to multiples of 2^-25 of that. Backward: q, k and v of one type f32, f16 or
+ *   type of v where q, k and v share one of 16 bits. Backward: q, k and v of one type f32, f16 or
  *   bf16; o, dq, dk and dv of any float type, dout but f64; dlse, dbias, dsink; P and dS are rounded
  *   to the type of q on a matrix unit of 16 bits (plan.kernel begins with flash_), and stay f32
  *   elsewhere.
