@@ -15945,7 +15945,8 @@ static float ATTN__(decode_certify)(const attn__decode *p, int64_t r, double *su
  *   P = exp(S - lse)       D = dout . o - dlse
  *   dV = P^T dO             dP = dO V^T                dS = scale P (dP - D)
  *   dQ = dS K               dK = dS^T Q
- * Five products over blocks of BK keys (outside) and BQ rows (inside), in the tiles above. */
+ * Five products over blocks of BK keys (outside) and BQ rows (inside), in the tiles above; of few rows
+ * those with K and V read them where they lie (>>thin), and bwd_outer writes dK and dV. */
 
 /* lse, delta and f32 copies of some rows of one (sequence, kv head). A row that saw nothing has an lse
  * of +infinity: all its p are 0. */
