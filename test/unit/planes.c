@@ -799,10 +799,40 @@ static void test_rows_for_dims(void **unused)
         }
 }
 
+/* ---- one key in eight weighs 50 times as much as those around it, so that no chunk tells what it costs to leave these out: over all of them more than
+ * the tolerance, and they are read ---- */
+static void test_light_among_heavy(void **unused)
+{
+    enum { MOST = 20000, DIM = 64 };
+    static const int64_t keys[] = { 3000, 8192, MOST };
+    static char codes[2][(MOST * DIM + HALF - 1) / HALF * PIECE];
+    static float scale[2][MOST], q[DIM], o[DIM], cert[1];
+    static double want[DIM];
+    (void)unused;
+    memset(codes[0], 0, sizeof codes[0]);
+    for (int64_t j = 0; j < MOST; j++) {
+        scale[0][j] = 0.25f, scale[1][j] = 0.01f;
+        element_put(codes[0], ATTN_INT16, j * DIM, j % 8 ? 0 : 127);
+        for (int64_t e = 0; e < DIM; e++) element_put(codes[1], ATTN_INT16, j * DIM + e, j % 8 ? -100 : 100);
+    }
+    q[0] = 1;
+    for (int64_t n = 0; n < COUNT(keys) * 2; n++) {
+        attn_desc d = decoded(keys[n / 2], q, codes[0], codes[1], scale[0], scale[1], o);
+        attn_statistics told;
+        d.tolerance = n % 2 ? 0.3f : 0.1f, d.cert = cert, d.statistics = &told;
+        exactly(d, want);
+        assert_ok(attn_forward(&d));
+        if (told.rows_redone || !(cert[0] > 0) || told.mass_skipped > 0)
+            fail_msg("%d keys: %d rows redone, certificate %g, %g skipped, %s", (int)d.kv_len, (int)told.rows_redone, (double)cert[0], (double)told.mass_skipped, told.why);
+        for (int64_t i = 0; i < DIM; i++)
+            if (!(fabs((double)o[i] - want[i]) <= (double)cert[0] + 1e-6)) fail_msg("%d keys: o[%d] = %g, not %g", (int)d.kv_len, (int)i, (double)o[i], want[i]);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = { cmocka_unit_test(test_codes), cmocka_unit_test(test_layouts), cmocka_unit_test(test_append), cmocka_unit_test(test_overlap),
         cmocka_unit_test(test_across), cmocka_unit_test(test_scales), cmocka_unit_test(test_scales_seen), cmocka_unit_test(test_worst_key), cmocka_unit_test(test_far_key), cmocka_unit_test(test_far_maximum), cmocka_unit_test(test_window), cmocka_unit_test(test_padding), cmocka_unit_test(test_many_keys), cmocka_unit_test(test_skipped), cmocka_unit_test(test_bad_row), cmocka_unit_test(test_behind_the_last), cmocka_unit_test(test_one_of_two), cmocka_unit_test(test_all_read), cmocka_unit_test(test_within_f16), cmocka_unit_test(test_told), cmocka_unit_test(test_exact_cert), cmocka_unit_test(test_absolute), cmocka_unit_test(test_rows_for_dims),
-        cmocka_unit_test(test_weights_between_codes), cmocka_unit_test(test_sums_of_many_dims), cmocka_unit_test(test_chunks_left_out) };
+        cmocka_unit_test(test_weights_between_codes), cmocka_unit_test(test_sums_of_many_dims), cmocka_unit_test(test_chunks_left_out), cmocka_unit_test(test_light_among_heavy) };
     return cmocka_run_group_tests_name("planes", tests, NULL, NULL);
 }
