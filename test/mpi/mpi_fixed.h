@@ -567,7 +567,7 @@ static void beside_one(void)
         attn_mpi_cut(TOKENS, ATTN_MPI_RANGES, ranks, cut);
         const attn_mpi m = { .q_cut = cut, .k_cut = cut };
         const int64_t at = cut[rank] * ROW, from = n == 1 ? 0 : at, count = n == 1 ? 2 * ROW : (cut[rank + 1] - cut[rank]) * ROW;
-        for (int64_t i = 0; i < TOKENS * ROW; i++) wide[i] = (double)v[i % ROW] / 3;       /* the same of all keys: the lse of parts are f32 */
+        for (int64_t i = 0; i < TOKENS * ROW; i++) wide[i] = (double)v[i % ROW] / 7;       /* the same of all keys: the lse of parts are f32 */
         if (n == 0) d.flags = ATTN_CAUSAL | ATTN_OFFSET, d.offset = INT64_MAX - 3;
         d.q.data = q, d.k.data = k, d.v.data = v, d.o.data = o;
         if (n == 2) d.v.data = wide, d.o.data = wide_o[0], d.v.dtype = d.o.dtype = ATTN_F64;
@@ -616,7 +616,7 @@ static void wide_gradients(void)
     const attn_mpi m = { .q_cut = cut, .k_cut = cut };
     const int64_t at = cut[rank] * ROW, count = cut[rank + 1] * ROW - at, rows = count / ROW;
     for (int64_t i = 0; i < TOKENS * ROW; i++) {
-        dout[i] = (double)v[TOKENS * ROW - 1 - i] / 3;
+        dout[i] = (double)v[TOKENS * ROW - 1 - i] / 7;
         for (int n = 0; n < 6; n++) grads[n / 3][n % 3][i] = 1.0 / (double)(i + 3);
     }
     for (int n = 0; n < 2; n++) {
