@@ -222,6 +222,29 @@ static void test_redone_bits(void **state)
     }
 }
 
+/* The same of so many keys that sums are kept in f64 beside. */
+static void test_redone_many_keys(void **state)
+{
+    enum { ROWS = 272, KEYS = 20000, DIM = 64 };
+    static float q[ROWS * DIM], k[KEYS * DIM], v[KEYS * DIM], o[ROWS * DIM], want[ROWS * DIM], cert[ROWS];
+    int64_t again = 0;
+    attn_desc d = make(1, ROWS, KEYS);
+    (void)state;
+    for (int64_t i = 0; i < ROWS * DIM; i++) q[i] = i % DIM == 11 && i / DIM % 16 == 5 ? 3000 : numbers[0][i];
+    for (int64_t i = 0; i < KEYS * DIM; i++) k[i] = i % DIM == 11 ? 0 : numbers[1][i % COUNT(numbers[1])], v[i] = 0.57f + numbers[2][i % COUNT(numbers[2])];
+    d.heads = 1, d.head_dim = DIM, d.q.data = q, d.k.data = k, d.v.data = v, d.backend = "flash", d.o.data = want;
+    assert_ok(attn_forward(&d));
+    d.backend = "adaptive", d.o.data = o, d.tolerance = 0.01f, d.cert = cert;
+    if (no_products(&d)) skip();
+    assert_ok(attn_forward(&d));
+    for (int64_t i = 0; i < ROWS; i++) {
+        if (cert[i] != 0) continue;
+        again++;
+        if (memcmp(o + i * DIM, want + i * DIM, DIM * 4)) fail_msg("row %d is not as without a tolerance", (int)i);
+    }
+    if (again < 4 || again == ROWS) fail_msg("%d rows of %d are computed again", (int)again, ROWS);
+}
+
 /* The same of rows that are decoded: the first and the last of three, whose values flash reads where they lie. */
 static void test_decode_redone_bits(void **state)
 {
@@ -1010,7 +1033,7 @@ static void test_decode_told(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_mixed_tolerance), cmocka_unit_test(test_sampled), cmocka_unit_test(test_sampled_seen), cmocka_unit_test(test_sampled_redone), cmocka_unit_test(test_redone_bits), cmocka_unit_test(test_decode_redone_bits), cmocka_unit_test(test_worst_key), cmocka_unit_test(test_first_of_chunk),
+        cmocka_unit_test(test_mixed_tolerance), cmocka_unit_test(test_sampled), cmocka_unit_test(test_sampled_seen), cmocka_unit_test(test_sampled_redone), cmocka_unit_test(test_redone_bits), cmocka_unit_test(test_redone_many_keys), cmocka_unit_test(test_decode_redone_bits), cmocka_unit_test(test_worst_key), cmocka_unit_test(test_first_of_chunk),
         cmocka_unit_test(test_worst_keys), cmocka_unit_test(test_columns), cmocka_unit_test(test_hopeless), cmocka_unit_test(test_every_second), cmocka_unit_test(test_without_codes), cmocka_unit_test(test_long_first), cmocka_unit_test(test_sampled_splits), cmocka_unit_test(test_sampled_share), cmocka_unit_test(test_group_units),
         cmocka_unit_test(test_told_by_threads), cmocka_unit_test(test_told_by_many_threads), cmocka_unit_test(test_left_out), cmocka_unit_test(test_close_errors), cmocka_unit_test(test_within_f16), cmocka_unit_test(test_lse_error), cmocka_unit_test(test_lse_many_keys), cmocka_unit_test(test_absolute_units), cmocka_unit_test(test_padded_units),
         cmocka_unit_test(test_sampled_far), cmocka_unit_test(test_nothing_seen), cmocka_unit_test(test_rising), cmocka_unit_test(test_small_queries),
