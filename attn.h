@@ -944,7 +944,8 @@ ATTN_API double attn_bandwidth_gbytes(size_t bytes, int32_t threads);
 extern attn_status attn_hip_register(void);
 /* This thread's last call of "hip", in seconds; any pointer may be NULL. kernel: between events
  * around the kernels; total: the call with its copies; device_bytes: GPU memory that it took.
- * Device tensors: waits for the call, and measures from its first use in the thread on. */
+ * Device tensors: waits for the call, and measures from its first use in the thread on; to be asked
+ * before the call's stream is destroyed, and not while it is captured. */
 extern attn_status attn_hip_last_times(
     double *kernel_seconds, double *total_seconds, size_t *device_bytes);
 

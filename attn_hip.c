@@ -1,7 +1,7 @@
 /* attn_hip.c - the GPU backend "hip" of attn.h: attention and its gradients on AMD and NVIDIA.
  *
  *   AMD       hipcc -x hip -O3 --offload-arch=gfx942 -c attn_hip.c     one for each chip to run on
- *   NVIDIA    nvcc -x cu -O3 -std=c++17 -arch=sm_80 -c attn_hip.c
+ *   NVIDIA    nvcc -x cu -O3 -std=c++17 -arch=sm_80 -c attn_hip.c      CUDA 11.7 and later
  *     with the kernels of Hopper too: -gencode arch=compute_80,code=compute_80
  *                                     -gencode arch=compute_90a,code=sm_90a    in place of -arch
  *   neither   cc -c attn_hip.c       the same functions, which answer ATTN_ERR_NO_GPU_COMPILER
@@ -93,9 +93,12 @@
  *   as 32 MiB hold, and what is LAID OUT: q, and k and v of as many sequences of kv_len keys at a
  *   time as 64 MiB hold, or of one; of 256 keys each where DECODE has up to 16 rows and no start_k.
  *   Without a workspace they are allocated in stream order, and so is the table of more than 64
- *   parts of a merge. Host tensors: buffers that are kept for the next call until attn_shutdown(),
- *   for the results of all of it and for two pieces of the rest: a piece is about an eighth, or all
- *   where a batch shares dsink or a dbias; results are written when all of the work has succeeded.
+ *   parts of a merge; where the runtime cannot do that, as on the default stream before ROCm 6 or,
+ *   in some later versions, while any stream is captured, the call waits until it is done. Host
+ *   tensors: buffers that are kept for the next call until attn_shutdown(), or until memory runs
+ *   out, for the results of all of it and for two pieces of the rest: a piece is about an eighth, or
+ *   all where a batch shares dsink or a dbias; results are written when all of the work has
+ *   succeeded.
  *   What is appended is written before the rest of the call and taken back if that fails.
  * GRAPHS  with a workspace a device call is kernel launches alone, which follow from the description:
  *   it can be captured into a graph and replayed, with other numbers in its tensors and other lengths
@@ -105,7 +108,8 @@
  * THREADS  calls from several threads run side by side. A process forked off one that used the
  *   GPU is refused. A call for another device than the thread's makes that the thread's, and at the
  *   end the former again, of which CUDA makes a context then: hipSetDevice(d.device) first avoids
- *   it. Before hipDeviceReset comes attn_shutdown(). POSIX systems.
+ *   it. Before hipDeviceReset come attn_shutdown() and the end of the other threads that asked for
+ *   times. POSIX systems.
  *
  * ATTN_BENCH  make HIPCC=hipcc HIPFLAGS="-O3 --offload-arch=gfx1100"     with the GPU in it
  *   ./attn_bench --backend hip,flash --seq-len 256 --head-dim 64
@@ -216,6 +220,7 @@ attn_status attn_hip_last_times(
 #define hipStreamCaptureMode cudaStreamCaptureMode
 #define hipStreamCaptureModeRelaxed cudaStreamCaptureModeRelaxed
 #define hipThreadExchangeStreamCaptureMode cudaThreadExchangeStreamCaptureMode
+#define hipErrorStreamCaptureUnsupported cudaErrorStreamCaptureUnsupported
 #define hipEvent_t cudaEvent_t
 #define hipEventCreate cudaEventCreate
 #define hipEventRecord cudaEventRecord
@@ -6662,6 +6667,7 @@ template <class S> struct gpu_flash_mma {
         gpu_pin(b);
         const gpu_seq last = gpu_sequence(again, b);
         carry<true>(again, last);
+        gpu_wave_has_read(); /* rows of o that are written now, at other places */
         finish(again, last);
     }
 };
@@ -8034,15 +8040,19 @@ static attn_status gpu_enter(int32_t index, attn_plan *plan, gpu_device *found, 
     pthread_mutex_unlock(&gpu_lock);
     return s;
 }
-/* Until gpu_leave the thread may allocate, free and wait while another one captures a stream into a graph: none
-   of it is about that stream. */
+/* Until gpu_tighten the thread may allocate, free and wait while another one captures a stream into a
+   graph: none of it is about that stream. */
 static void gpu_relax(gpu_visit *v) {
     v->mode = hipStreamCaptureModeRelaxed;
     v->relaxed = hipThreadExchangeStreamCaptureMode(&v->mode) == hipSuccess;
     if (!v->relaxed) (void)hipGetLastError();
 }
-static void gpu_leave(gpu_visit *v) {
+static void gpu_tighten(gpu_visit *v) {
     if (v->relaxed) (void)hipThreadExchangeStreamCaptureMode(&v->mode);
+    v->relaxed = 0;
+}
+static void gpu_leave(gpu_visit *v) {
+    gpu_tighten(v);
     if (v->changed) (void)hipSetDevice(v->before);
 }
 
@@ -8747,6 +8757,30 @@ static void gpu_context_back(gpu_context *c, attn_status s) {
     if (s == ATTN_ERR_GPU || s == ATTN_ERR_GPU_STICKY) gpu_context_destroy(c);
     else gpu_context_put(c);
 }
+/* What no call holds goes; returns 0 where there is nothing. */
+static int gpu_drop_idle(void) {
+    pthread_mutex_lock(&gpu_lock);
+    gpu_context *c = gpu_idle;
+    gpu_idle = NULL;
+    pthread_mutex_unlock(&gpu_lock);
+    if (!c) return 0;
+    int before = 0;
+    gpu_visit visit;
+    memset(&visit, 0, sizeof visit);
+    visit.changed = hipGetDevice(&before) == hipSuccess;
+    visit.before = before;
+    gpu_relax(&visit);
+    while (c) {
+        gpu_context *next = c->next;
+        (void)hipSetDevice(c->device);
+        gpu_context_destroy(c);
+        c = next;
+    }
+    gpu_leave(&visit);
+    return 1;
+}
+/* Whether to ask again for memory of which there was too little: what is kept for later calls went. */
+static bool gpu_makes_room(hipError_t e) { return e == hipErrorOutOfMemory && gpu_drop_idle(); }
 static attn_status gpu_context_fill(gpu_context *c, attn_plan *plan) {
     for (int n = 0; n < 2; n++) {
         gpu_slot *s = &c->slot[n];
@@ -8787,8 +8821,10 @@ static attn_status gpu_reserve(char **p, size_t *have, size_t want, bool pinned,
         if (pinned) GPU_TRY(hipHostFree, (old));
         else GPU_TRY(hipFree, (old));
     }
-    if (pinned) GPU_TRY(hipHostMalloc, ((void **)p, want, 0));
-    else GPU_TRY(hipMalloc, ((void **)p, want));
+    hipError_t e;
+    do e = pinned ? hipHostMalloc((void **)p, want, 0) : hipMalloc((void **)p, want);
+    while (gpu_makes_room(e));
+    if (e != hipSuccess) return gpu_failed(plan, e, pinned ? "hipHostMalloc" : "hipMalloc");
     *have = want;
     return ATTN_OK;
 }
@@ -8839,15 +8875,18 @@ attn_status attn_hip_last_times(
     double *kernel_seconds, double *total_seconds, size_t *device_bytes) {
     gpu_times *t = &gpu_last;
     float ms = 0;
+    gpu_visit visit;
     attn_status s = ATTN_OK;
     t->wanted = 1;
-    if (t->pending) {
+    if (t->pending && !gpu_is_child()) {
         t->pending = 0;
+        gpu_relax(&visit);
         if (hipEventSynchronize(t->events->slot->stop) != hipSuccess ||
             hipEventElapsedTime(&ms, t->events->slot->start, t->events->slot->stop) != hipSuccess) {
             (void)hipGetLastError();
             s = ATTN_ERR_GPU;
         }
+        gpu_tighten(&visit);
         t->kernel = 1e-3 * (double)ms;
         t->total = gpu_now() - t->start;
     }
@@ -8863,20 +8902,41 @@ struct gpu_block {
     void *p;
     bool in_order; /* of the stream */
 };
+/* On the default stream ROCm 5.2 crashes and some refuse; 5.2 also calls NULL a success. Some of ROCm 6
+   and 7 allocate in no stream's order while any stream is captured. */
+#if !GPU_ON_CUDA && HIP_VERSION_MAJOR < 6
+#define GPU_IN_ORDER(stream) (stream)
+#else
+#define GPU_IN_ORDER(stream) true
+#endif
 static attn_status gpu_block_get(gpu_block *b, size_t bytes, hipStream_t stream, attn_plan *plan) {
-    hipError_t e = hipMallocAsync(&b->p, bytes, stream);
+    const char *call = "hipMallocAsync";
+    hipError_t e;
+    do {
+        e = GPU_IN_ORDER(stream) ? hipMallocAsync(&b->p, bytes, stream) : hipErrorNotSupported;
+        if (e == hipSuccess && !b->p) e = hipErrorOutOfMemory;
+    } while (gpu_makes_room(e));
     b->in_order = e == hipSuccess;
-    if (e == hipErrorNotSupported) {
+    if (e == hipErrorNotSupported || e == hipErrorStreamCaptureUnsupported ||
+        (e == hipErrorInvalidValue && !stream)) {
+        gpu_visit visit;
         (void)hipGetLastError();
-        e = hipMalloc(&b->p, bytes);
+        call = "hipMalloc";
+        gpu_relax(&visit);
+        do e = hipMalloc(&b->p, bytes);
+        while (gpu_makes_room(e));
+        gpu_tighten(&visit);
     }
-    return e == hipSuccess ? ATTN_OK : gpu_failed(plan, e, "hipMallocAsync");
+    return e == hipSuccess ? ATTN_OK : gpu_failed(plan, e, call);
 }
 static void gpu_block_put(const gpu_block *b, hipStream_t stream) {
     if (b->p && b->in_order) (void)hipFreeAsync(b->p, stream);
     else if (b->p) {
+        gpu_visit visit;
+        gpu_relax(&visit);
         (void)hipStreamSynchronize(stream);
         (void)hipFree(b->p);
+        gpu_tighten(&visit);
     }
 }
 struct gpu_array {
@@ -9347,7 +9407,12 @@ static attn_status gpu_slot_wait(gpu_slot *s, attn_plan *plan) {
     float ms = 0;
     if (!s->busy) return ATTN_OK;
     s->busy = 0;
-    GPU_TRY(hipEventSynchronize, (s->stop));
+    hipError_t e = hipEventSynchronize(s->stop);
+    if (e == hipErrorStreamCaptureUnsupported) { /* some of ROCm 7, whatever the thread's mode */
+        (void)hipGetLastError();
+        e = hipStreamSynchronize(s->stream);
+    }
+    if (e != hipSuccess) return gpu_failed(plan, e, "hipEventSynchronize");
     if (hipEventElapsedTime(&ms, s->start, s->stop) == hipSuccess)
         gpu_last.kernel += 1e-3 * (double)ms;
     else (void)hipGetLastError(); /* the results are there all the same */
@@ -10086,7 +10151,9 @@ static attn_status gpu_get_memory(void *user, const attn_desc *where, void **p, 
     attn_status s = gpu_enter(where->device, &plan, &device, &visit);
     if (!s) {
         gpu_relax(&visit);
-        const hipError_t e = hipMalloc(p, bytes);
+        hipError_t e;
+        do e = hipMalloc(p, bytes);
+        while (gpu_makes_room(e));
         if (e != hipSuccess) s = gpu_failed(&plan, e, "hipMalloc");
     }
     gpu_leave(&visit);
@@ -10099,6 +10166,7 @@ static void gpu_put_memory(void *user, const attn_desc *where, void *p) {
     (void)user;
     plan.why[0] = 0;
     const attn_status s = gpu_enter(where->device, &plan, &device, &visit);
+    if (gpu_is_child()) return; /* the parent's */
     gpu_relax(&visit);
     if (!s) (void)hipStreamSynchronize((hipStream_t)where->stream);
     (void)hipFree(p); /* whatever went wrong */
@@ -10122,7 +10190,10 @@ static attn_status gpu_copy(
     (void)user;
     plan.why[0] = 0;
     attn_status s = gpu_enter(where->device, &plan, &device, &visit);
-    if (!s) s = gpu_copy_bytes(where, to, from, bytes, to_host, &plan);
+    if (!s) {
+        gpu_relax(&visit);
+        s = gpu_copy_bytes(where, to, from, bytes, to_host, &plan);
+    }
     gpu_leave(&visit);
     return s;
 }
@@ -10160,25 +10231,7 @@ static const attn_device_calls gpu_device_calls = {
 static void gpu_shutdown(void *user) {
     (void)user;
     gpu_last_release();
-    if (gpu_is_child()) return; /* or nobody used the GPU */
-    pthread_mutex_lock(&gpu_lock);
-    gpu_context *c = gpu_idle;
-    gpu_idle = NULL;
-    pthread_mutex_unlock(&gpu_lock);
-    if (!c) return;
-    int before = 0;
-    gpu_visit visit;
-    memset(&visit, 0, sizeof visit);
-    visit.changed = hipGetDevice(&before) == hipSuccess;
-    visit.before = before;
-    gpu_relax(&visit);
-    while (c) {
-        gpu_context *next = c->next;
-        (void)hipSetDevice(c->device);
-        gpu_context_destroy(c);
-        c = next;
-    }
-    gpu_leave(&visit);
+    if (!gpu_is_child()) (void)gpu_drop_idle(); /* a child, or nobody used the GPU */
 }
 
 static bool gpu_registered(void) {

@@ -11,6 +11,7 @@ extern int64_t hip_alive;                                /* blocks, streams and 
 extern int64_t hip_calls;                                /* calls made so far */
 extern int hip_capturing;                                 /* the calls of a device stream go into a graph: hip_wrap.c */
 extern int64_t hip_refused;                              /* that none can hold */
+extern int hip_unordered;                                /* and whatever allocates in stream order, or waits for an event, fails */
 extern int hip_captured_elsewhere;                       /* another thread captures a stream: what spoils that is refused */
 extern int64_t hip_ahead;                                /* the most copies in streams at once that nothing waited for */
 extern uint64_t hip_launched;

@@ -2543,32 +2543,86 @@ static void failing_append(int device) {
     hip_place_free(&c, &p);
     agrees(&c, "after the failures");
 }
-/* Another thread captures a stream into a graph: what allocates, frees or waits would spoil that, unless the thread is relaxed. */
+/* Another thread captures a stream into a graph: what allocates, frees or waits would spoil that, unless the thread is relaxed. Then the same
+ * where nothing is allocated in stream order. */
 static void beside_a_capture(void) {
     static const int32_t types[] = {ATTN_F16, ATTN_F16, ATTN_F32};
-    proof_case c, appended;
+    proof_case c, appended, back;
+    proof_answer a;
+    hip_place place[2];
     attn_desc where;
+    float there = 0;
     void *p = NULL;
     loaded(&c, ATTN_F16);
+    loaded_backward(&back, ATTN_F16, 0);
+    memset(&a, 0, sizeof a);
+    CHECK(!proof_solve_grad(&back, &a), "the reference");
+    back.d.backend = "hip";
     appending(&appended, IN_ROWS, types, 1);
     appended.d.backend = "hip";
     registered();
     const attn_backend *hip = attn_backend_find("hip");
     memset(&where, 0, sizeof where);
+    for (int n = 0; n < 2; n++) hip_place_make(&back, &place[n], HIP_BACKWARD | (n ? HIP_STREAM : 0));     /* without a workspace */
     attn_shutdown();
     hip_captured_elsewhere = 1, hip_refused = 0, hip_fail_error = hipErrorUnknown;
-    CHECK(!attn_forward(&c.d), "%s", c.message);
-    CHECK(!attn_forward(&appended.d), "%s", appended.message);
-    CHECK(!hip->device->get(hip->user, &where, &p, 64), "memory");
-    hip->device->put(hip->user, &where, p);
-    attn_shutdown();
+    CHECK(!attn_hip_last_times(NULL, NULL, NULL), "times are asked for");
+    for (hip_unordered = 0; hip_unordered < 2; hip_unordered++) {
+        CHECK(!attn_forward(&c.d), "%s", c.message);
+        CHECK(!attn_forward(&appended.d), "%s", appended.message);
+        for (int n = 0; n < 2; n++) {
+            CHECK(!attn_backward(&place[n].d, &place[n].g), "%s", place[n].d.message);
+            CHECK(hip_unordered || !attn_hip_last_times(NULL, NULL, NULL), "times");
+        }
+        CHECK(!hip->device->get(hip->user, &where, &p, 64), "memory");
+        CHECK(!hip->device->copy(hip->user, &where, p, NULL, 64, 0) && !hip->device->copy(hip->user, &where, &there, p, sizeof there, 1), "copy");
+        hip->device->put(hip->user, &where, p);
+        attn_shutdown();
+    }
+    hip_unordered = 0;
     CHECK(!hip_refused, "%lld calls that spoil it", (long long)hip_refused);
     const int still = hipMalloc(&p, 64) != hipSuccess && hip_refused == 1;
     hip_captured_elsewhere = 0;
     CHECK(still, "the thread is relaxed for good");
+    for (int n = 0; n < 2; n++) {
+        hip_place_fetch(&back, &place[n]);
+        const char *wrong = proof_check_grad(&back, &a, hip_grad_unit(&back.d, &back.g));
+        CHECK(!wrong, "gradients beside it: %s", wrong);
+        hip_place_free(&back, &place[n]);
+    }
+    proof_answer_free(&a);
+    proof_free(&back);
     proof_reset(&c), proof_reset(&appended);
     agrees(&c, "after it");
     agrees(&appended, "after it");
+}
+/* Where memory runs out, what is kept for later calls goes, and the call asks again. */
+static void kept_memory_goes(void) {
+    proof_case c, back;
+    hip_place place;
+    int freed = 0;
+    loaded(&c, ATTN_F16);
+    loaded_backward(&back, ATTN_F16, 0);
+    registered();
+    solved(&back);
+    hip_place_make(&back, &place, HIP_BACKWARD | HIP_STREAM);
+    c.d.backend = "hip";
+    for (int n = 1; n < 60; n++) {
+        CHECK(!attn_forward(&c.d), "%s", c.message);           /* keeps streams and buffers */
+        const int64_t alive = hip_alive;
+        hip_fail_error = hipErrorOutOfMemory, hip_fail_at = hip_calls + n;
+        const attn_status s = attn_backward(&place.d, &place.g);
+        const int reached = hip_calls >= hip_fail_at;
+        hip_fail_at = 0;
+        (void)hipGetLastError();
+        if (!reached) break;
+        if (!s && hip_alive < alive) freed++;
+    }
+    CHECK(freed == 1, "%d allocations of a device call were tried again", freed);
+    hip_place_free(&back, &place);
+    proof_free(&back);
+    proof_reset(&c);
+    agrees(&c, "after it");
 }
 static void failing_append_host(void) { failing_append(0); }
 static void failing_append_device(void) { failing_append(1); }
@@ -3322,7 +3376,7 @@ static const struct { const char *name; void (*body)(void); const char *variable
     WITH(far_apart, "HIPSIM_POISON", "0"), WITH(far_apart_gradients, "HIPSIM_POISON", "0"),
     TEST(backward_agrees), TEST(backward_stays), TEST(backward_pointers), TEST(backward_workspaces), TEST(backward_bias_shapes), TEST(backward_of_nothing), TEST(backward_spoiled), TEST(backward16_agrees), TEST(backward16_spoiled), TEST(backward16_spoiled_wide), TEST(backward16_range), TEST(backward16_ends), TEST(backward16_largest), TEST(backward16_mean), TEST(backward_far), TEST(backward_any_lse), TEST(backward_cancelling), TEST(far_windows), TEST(hidden_by_f64), TEST(backward_one_above),
     TEST(backward_long_sums), TEST(backward_invariant), TEST(backward_pieces), TEST(backward_garbage), TEST(backward_wide), TEST(failing_backward_host), TEST(failing_backward_device),
-    TEST(cache_bytes), TEST(shared_slots), TEST(garbage_pages), TEST(spoiled_codes), TEST(cache_pointers), TEST(failing_append_host), TEST(failing_append_device), TEST(beside_a_capture),
+    TEST(cache_bytes), TEST(shared_slots), TEST(garbage_pages), TEST(spoiled_codes), TEST(cache_pointers), TEST(failing_append_host), TEST(failing_append_device), TEST(beside_a_capture), TEST(kept_memory_goes),
     TEST(merge_bits), TEST(merge_refused), TEST(joined_rows), WITH(empty_copy, "HIPSIM_DEFER", "3"),
     TEST(parts_agree), TEST(parts_appended), TEST(parts_anywhere), TEST(parts_spoiled), TEST(parts_peaks), TEST(parts_invariant), TEST(parts_workspace), TEST(parts_garbage), TEST(parts_pages), TEST(laid_out), TEST(graphs),
 };

@@ -31,11 +31,13 @@ static int refused(const char *function) {
     if (!hip_capturing || in_a_graph(function)) return 0;
     return __atomic_add_fetch(&hip_refused, 1, __ATOMIC_RELAXED) > 0;
 }
-/* As if another thread captured a stream in the mode that is usual: of a thread that is not relaxed these spoil that. */
-int hip_captured_elsewhere;
+/* As if another thread captured a stream in the mode that is usual: of a thread that is not relaxed these spoil that, the waits on ROCm.
+ * hip_unordered: as versions of ROCm have it, nothing is allocated in stream order then, and no event is waited for, whatever the mode. */
+int hip_captured_elsewhere, hip_unordered;
 static __thread int relaxed;
 static int spoils(const char *function) {
-    static const char *const unsafe[] = {"hipMalloc", "hipHostMalloc", "hipFree", "hipHostFree", "hipMemcpy", "hipDeviceSynchronize"};
+    static const char *const unsafe[] = {"hipMalloc", "hipHostMalloc", "hipFree", "hipHostFree", "hipMemcpy", "hipDeviceSynchronize", "hipStreamSynchronize",
+                                         "hipEventSynchronize"};
     for (size_t i = 0; i < sizeof unsafe / sizeof *unsafe; i++)
         if (hip_captured_elsewhere && !relaxed && !strcmp(function, unsafe[i])) return __atomic_add_fetch(&hip_refused, 1, __ATOMIC_RELAXED) > 0;
     return 0;
@@ -80,6 +82,7 @@ static hipError_t alive(hipError_t e, int change) {
     hipError_t REAL(f) PARAMETERS; hipError_t WRAP(f) PARAMETERS; \
     hipError_t WRAP(f) PARAMETERS { \
         __atomic_add_fetch(&hip_allocations, allocates, __ATOMIC_RELAXED); \
+        if (hip_unordered && !strcmp(#f, "hipMallocAsync")) return hipErrorStreamCaptureUnsupported; \
         return fails(#f) ? (hipError_t)hip_fail_error : alive(REAL(f) ARGUMENTS, 1); \
     }
 #define DROP(f, PARAMETERS, ARGUMENTS, what) \
@@ -121,7 +124,12 @@ CALL(hipStreamSynchronize, (hipStream_t t), (t))
 CALL(hipDeviceSynchronize, (void), ())
 CALL(hipStreamWaitEvent, (hipStream_t t, hipEvent_t e, unsigned flags), (t, e, flags))
 CALL(hipEventRecord, (hipEvent_t e, hipStream_t t), (e, t))
-CALL(hipEventSynchronize, (hipEvent_t e), (e))
+hipError_t REAL(hipEventSynchronize)(hipEvent_t e);
+hipError_t WRAP(hipEventSynchronize)(hipEvent_t e);
+hipError_t WRAP(hipEventSynchronize)(hipEvent_t e) {
+    if (hip_unordered) return hipErrorStreamCaptureUnsupported;
+    return fails("hipEventSynchronize") ? (hipError_t)hip_fail_error : REAL(hipEventSynchronize)(e);
+}
 CALL(hipEventElapsedTime, (float *ms, hipEvent_t a, hipEvent_t b), (ms, a, b))
 CALL(hipPeekAtLastError, (void), ())
 hipError_t REAL(hipThreadExchangeStreamCaptureMode)(hipStreamCaptureMode *mode);
