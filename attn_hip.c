@@ -238,6 +238,7 @@ attn_status attn_hip_last_times(
 #pragma clang diagnostic ignored "-Wunused-parameter"
 #pragma clang diagnostic ignored "-Wdeprecated-pragma" /* of __AMDGCN_WAVEFRONT_SIZE */
 #elif GPU_ON_CUDA
+#pragma nv_diag_suppress 128 /* a loop over powers of two that has none for some widths */
 #pragma nv_diag_suppress 177
 #endif
 #define GPU_UNROLL _Pragma("unroll")

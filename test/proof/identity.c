@@ -305,6 +305,10 @@ static void quantised_by_hand(void **state) {
     for (int e = 0; e < DIM; e++) fresh[0][e] = 0x1p-130f * (float)e;           /* a key too small for a scale */
     for (int e = 0; e < VDIM; e++) fresh[1][e] = 0;
     for (int e = 0; e < DIM; e++) fresh[0][DIM + e] = (float)e * 254;           /* codes 0, 25.4, ..: rounding */
+    for (int e = 0; e < VDIM; e++) {                                            /* a scale just below the least, and the least */
+        fresh[1][VDIM + e] = top * 0x1.8p-127f * (float)(e + 1) / VDIM;
+        fresh[1][2 * VDIM + e] = top * 0x1p-126f * (float)(e + 1) / VDIM;
+    }
     element_put(fresh[0], ATTN_F32, KVH * DIM * STEPS, 127), element_put(fresh[0], ATTN_F32, KVH * DIM * STEPS + 1, 2.5);
     ok(attn_forward(&d));
     double *plain[2] = {(double *)get(BATCH * ROOM * KVH * DIM, 8), (double *)get(BATCH * ROOM * KVH * VDIM, 8)};

@@ -145,6 +145,7 @@ static void test_append(void **unused)
         for (int64_t i = 0; i < COUNT(fresh); i++) fresh[i] = (float)(random_normal(&state) * exp(4 * random_normal(&state)));
         for (int64_t i = 0; i < COUNT(table); i++) table[i] = (float)cos(0.37 * (double)i);
         for (int e = 0; e < AD; e++) fresh[e] = 0, fresh[AD + e] = 0x1p-130f * (float)e, fresh[2 * AD + e] = e == 7 ? INFINITY : 1;
+        for (int e = 0; e < AD; e++) fresh[4 * AD + e] = 0x1.8p-120f * (float)(e + 1) / AD, fresh[5 * AD + e] = e ? 0 : 0x1p-126f * (32639.0f / 256);
         for (int e = 0; e < AD; e++) fresh[3 * AD + e] = (float)(e - 24) * (127.49609375f / 24) / 256; /* products of halves: ties */
         for (int b = 0; b < 3; b++) {
             attn_desc d;
