@@ -224,6 +224,29 @@ static void test_merge_mode(void **state)
     }
 }
 
+/* Parts of numbers below the least normal one: their mean is no 0, of any type. */
+static void test_small_parts(void **state)
+{
+    enum { DIM = 40 };
+    static float part[2][DIM], lse[2][1], o[DIM];
+    static double wide[2][DIM], got[DIM];
+    (void)state;
+    for (int i = 0; i < 2 * DIM; i++) part[i / DIM][i % DIM] = 0x1p-149f * (float)(2 * i + 2), wide[i / DIM][i % DIM] = 0x1p-1070 * (i + 1);
+    for (int n = 0; n < 2; n++) {
+        attn_desc d = { 0 };
+        attn_in in[2] = { { 0 }, { 0 } };
+        const float *from[2] = { lse[0], lse[1] };
+        for (int p = 0; p < 2; p++) in[p].data = n ? (void *)wide[p] : part[p], in[p].dtype = n ? ATTN_F64 : ATTN_F32;
+        d.batch = d.q_len = d.kv_len = d.heads = 1, d.head_dim = d.v_dim = DIM;
+        d.o.data = n ? (void *)got : o, d.o.dtype = n ? ATTN_F64 : ATTN_F32;
+        assert_ok(attn_merge(&d, 2, in, from));
+        for (int i = 0; i < DIM; i++) {
+            const double want = n ? 0.5 * (wide[0][i] + wide[1][i]) : 0x1p-149 * (2 * i + 2 + DIM), is = n ? got[i] : (double)o[i];
+            if (is < want || is > want) fail_msg("%s: %g, not %g", n ? "f64" : "f32", is, want);
+        }
+    }
+}
+
 enum { VALUES = 4000 };
 static double values[VALUES];
 static int from_type, to_type;
@@ -379,7 +402,7 @@ static void test_infinite_sink(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_overlap), cmocka_unit_test(test_merge_mode), cmocka_unit_test(test_convert_mode), cmocka_unit_test(test_append_mode),
+        cmocka_unit_test(test_overlap), cmocka_unit_test(test_small_parts), cmocka_unit_test(test_merge_mode), cmocka_unit_test(test_convert_mode), cmocka_unit_test(test_append_mode),
         cmocka_unit_test(test_pool_mode), cmocka_unit_test(test_infinite_sink),
     };
     return RUN_ROWS(cases, test_merge) + cmocka_run_group_tests_name("merge", tests, NULL, NULL);
