@@ -32,24 +32,24 @@ STEPS     = $(filter-out %.full,$(wildcard test/steps/*))
 all: attn_bench
 
 # attn_hip.c is ordinary C without a GPU compiler, and then only says that it was built without one. HIPCC is ROCm's hipcc,
-# test/hipsim/hipcc (the simulator) or nvcc. Built anew when HIPCC or HIPFLAGS change.
+# test/hipsim/hipcc (the simulator) or nvcc. Built anew when compilers or flags change.
 ifeq ($(HIPCC),)
 LINK = $(CC) -pthread
-build/attn_hip.o: attn_hip.c attn.h build/attn_hip.by
+build/attn_hip.o: attn_hip.c attn.h build/compiler.by
 	$(CC) $(CFLAGS) -std=c99 $(WARN) -c attn_hip.c -o $@
 else
 NVCC = $(filter nvcc%,$(notdir $(HIPCC)))
 LINK = $(HIPCC) $(if $(NVCC),-Xcompiler) -pthread
-build/attn_hip.o: attn_hip.c attn.h build/attn_hip.by $(if $(findstring hipsim,$(HIPCC)),| hipsim)
+build/attn_hip.o: attn_hip.c attn.h build/compiler.by $(if $(findstring hipsim,$(HIPCC)),| hipsim)
 	$(HIPCC) -x $(if $(NVCC),cu,hip) $(HIPFLAGS) -c attn_hip.c -o $@
 endif
-build/attn_hip.by: force
+build/compiler.by: force
 	@mkdir -p build
-	@echo '$(HIPCC) $(HIPFLAGS)' | cmp -s - $@ || echo '$(HIPCC) $(HIPFLAGS)' > $@
+	@echo '$(CC) $(CFLAGS) $(HIPCC) $(HIPFLAGS)' | cmp -s - $@ || echo '$(CC) $(CFLAGS) $(HIPCC) $(HIPFLAGS)' > $@
 .PHONY: force
 force:
 
-build/attn_bench.o: attn_bench.c attn.h
+build/attn_bench.o: attn_bench.c attn.h build/compiler.by
 	@mkdir -p build
 	$(CC) $(CFLAGS) -std=c99 $(WARN) -pthread -c attn_bench.c -o $@
 

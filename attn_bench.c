@@ -107,7 +107,8 @@
 
    A ROW is verified against the f64 reference, then timed, and printed when it is done; its largest
    error stands in it. The timed calls of a case's backends alternate, so that a machine that
-   changes meanwhile changes for all of them. An outlier or a slow first call is named below.
+   changes meanwhile changes for all of them; modules, decoding in steps, files, --tune and
+   --ablate go one after the other. An outlier or a slow first call is named below.
    The table has the columns that decide, in 100 characters; --wide has all of them, csv and
    json too, and the samples. A forward call is timed without lse, and verified with it.
    After the timed calls one more has to leave the bits of the first, or is verified itself. A call
@@ -418,6 +419,10 @@ static void set_environment(const char *name, const char *value) {
     if (!getenv(name)) _putenv_s(name, value);
 }
 
+static bool real_path(const char *path, char real[4096]) {
+    snprintf(real, 4096, "%s", path);
+    return true;
+}
 static bool replace_file(const char *from, const char *to) {
     return MoveFileExA(from, to, MOVEFILE_REPLACE_EXISTING) || (errno = EACCES, false);
 }
@@ -494,7 +499,18 @@ static void *library_open(const char *path) { return dlopen(path, RTLD_NOW | RTL
 static void *library_symbol(void *library, const char *name) { return dlsym(library, name); }
 static void set_environment(const char *name, const char *value) { setenv(name, value, 0); }
 
-static bool replace_file(const char *from, const char *to) { return !rename(from, to); }
+/* The file that a link leads to; any other path as it is. */
+static bool real_path(const char *path, char real[4096]) {
+    struct stat s;
+    char *led = !lstat(path, &s) && S_ISLNK(s.st_mode) ? realpath(path, NULL) : strdup(path);
+    if (led) snprintf(real, 4096, "%s", led);
+    free(led);
+    return led;
+}
+static bool replace_file(const char *from, const char *to) {
+    char real[4096];
+    return real_path(to, real) && !rename(from, real);
+}
 static bool reach_disk(FILE *f) { return !fflush(f) && !fsync(fileno(f)); }
 static bool make_directory(const char *path) { return !mkdir(path, 0777); }
 
@@ -1673,14 +1689,19 @@ static int read_npy(const char *path, npy *a) {
  * grow with that of the file, which may be as long as the system allows. */
 static FILE *create(const char *path, char temporary[4096]) {
     static int count;
-    const char *slash = strrchr(path, '/');
+    char real[4096];
     struct stat there;
+    if (!real_path(path, real)) {
+        refuse("%s: %s", path, strerror(errno));
+        return NULL;
+    }
+    const char *slash = strrchr(real, '/');
     if (!stat(path, &there) && !S_ISREG(there.st_mode)) {
         refuse("%s: there is something other than a file", path);
         return NULL; /* a rename would replace a device */
     }
-    snprintf(temporary, 4096, "%.*s.attn_bench.%ld.%d.part", slash ? (int)(slash + 1 - path) : 0,
-        path, (long)getpid(), count++);
+    snprintf(temporary, 4096, "%.*s.attn_bench.%ld.%d.part", slash ? (int)(slash + 1 - real) : 0,
+        real, (long)getpid(), count++);
     FILE *f = fopen(temporary, "w+b");
     if (!f) refuse("%s: %s", path, strerror(errno));
     return f;
@@ -3357,6 +3378,7 @@ static bool first_call(job *j) {
         failed(r, p, j->status);
         return false;
     }
+    if (interrupted) return false; /* the row is not kept */
     if (is_trusted(j)) return true;
     j->bits = output_bits(p);
     inspect_call(j);
@@ -3369,7 +3391,7 @@ static bool first_call(job *j) {
 static void last_call(job *j) {
     if (is_trusted(j)) return;
     inspect_problem(j); /* of a wrong row too: others come behind it */
-    if (!row_ok(j->r)) return;
+    if (!row_ok(j->r) || interrupted) return;
     plain_call(j, j->call);
     if (j->status) return;
     inspect_call(j);
@@ -3494,6 +3516,7 @@ static const char *bound_of(const row *r, double pairs, double peak, double band
     double arithmetic = operations(r->flops, pairs) / peak,
            traffic = (r->bytes + 2 * workspace_of(r)) / bandwidth;
     return r->overhead_ms > r->p50_ms / 2 ? "overhead"
+           : !(bandwidth > 0)             ? "" /* no memory to measure it in */
            : arithmetic >= traffic        ? "compute"
                                           : "bandwidth";
 }
@@ -3503,7 +3526,7 @@ static const char *bound_of(const row *r, double pairs, double peak, double band
 static void place_under_roofline(row *r, double peak, double bandwidth) {
     static const double most_disturbed = 3;
     r->peak_fraction = r->gflops / peak;
-    r->bandwidth_fraction = r->gbytes_per_s / bandwidth;
+    r->bandwidth_fraction = bandwidth > 0 ? r->gbytes_per_s / bandwidth : NAN;
     if (r->peak_fraction > 1) {
         remark(r, NULL, "no share of the peak: %.2f of the peak sampled, %s", r->peak_fraction,
             r->peak_fraction < most_disturbed
@@ -4489,9 +4512,9 @@ static const char *refusal_of(attn_status s) {
     return s == ATTN_ERR_TOO_LARGE || s == ATTN_ERR_OVERFLOW ? "refused" : "declined";
 }
 
-/* Whether the backend takes the case and it fits in memory; fills what the plan says.
- * Touches no tensor. */
-static bool plan_row(const bench_case *c, const char *backend, row *r) {
+/* Whether the backend takes the case and it fits in memory, beside its tensors or with those that are
+ * there already; fills what the plan says. Touches no tensor. */
+static bool plan_row(const bench_case *c, const char *backend, bool made, row *r) {
     problem p;
     attn_plan plan;
     char text[256], need[32], have[32];
@@ -4527,10 +4550,11 @@ static bool plan_row(const bench_case *c, const char *backend, row *r) {
     }
     bytes += matrix ? scores : (double)plan.workspace_size;
     r->theoretical_bytes = matrix ? (int64_t)scores : 8 * c->v[BATCH] * c->v[HEADS] * c->v[SEQ];
-    if (s || bytes > 0.9 * available_memory()) {
+    const double available = available_memory() + (made ? held_bytes(c) : 0);
+    if (s || bytes > 0.9 * available) {
         remark(r, "refused", "%s of %s do not fit: %s of memory are available",
             human_bytes(matrix ? scores : bytes, need), matrix ? "scores" : "tensors and workspace",
-            human_bytes(available_memory(), have));
+            human_bytes(available, have));
         return false;
     }
     return true;
@@ -4650,7 +4674,7 @@ static bool announce(bench *b, const bench_case *c, row *r) {
     if (seconds > ANNOUNCE_SECONDS) {
         clear_progress();
         fprintf(stderr,
-            "attn_bench: %s %s %s will take about %.0f s; Ctrl-C ends here with the rows so far%s\n",
+            "attn_bench: %s %s %s will take about %.0f s; Ctrl-C ends here with the rows so far, twice within a call%s\n",
             r->suite, r->name, r->backend, seconds,
             b->selection == WHOLE && !b->opt.user.count[SEQ] ? ", --quick leaves it out" : "");
     }
@@ -4752,7 +4776,7 @@ static void start_part(
     if (is_gpu(r) && *b->no_gpu) remark(r, "declined", "%s", b->no_gpu);
     else if (is_gpu(r) && c->v[COLD])
         remark(r, "declined", "--cold flushes the CPU's caches, not the GPU's");
-    else if (!mode_declines(c, backend, r) && plan_row(c, backend, r) && announce(b, c, r)) {
+    else if (!mode_declines(c, backend, r) && plan_row(c, backend, *made, r) && announce(b, c, r)) {
         if (!*made && c->v[MEASURE] != MEMORY) {
             *made = problem_make(c, b->files, p);
             if (!*made) remark(r, "refused", "out of memory");
@@ -6311,6 +6335,14 @@ static judgement judge_suites(const bench *b) {
     return all;
 }
 
+/* What suites that do not reach their targets conclude. */
+static void print_missed(FILE *f, const bench *b) {
+    for (int s = 0; s < COUNT(suites); s++)
+        if (suites[s].judge && has_rows(b, &suites[s]) &&
+            suites[s].judge(b, &suites[s]) == NOT_REACHED)
+            suites[s].conclude(f, b, &suites[s]);
+}
+
 /* The fastest backend of r's case; of those that are not clearly apart the one that stands last:
  * flash, not standard. */
 static const row *fastest(const bench *b, const row *r) {
@@ -6707,10 +6739,11 @@ static void print_comparisons(FILE *out, const bench *b) {
 }
 
 static void write_machine(const bench *b, char text[512]) {
-    char cpu[192];
+    char cpu[192], rate[32] = "not measured";
+    if (isfinite(b->bandwidth)) snprintf(rate, sizeof rate, "%.1f GB/s", b->bandwidth);
     snprintf(text, 512,
-        "attn_bench: %s, %s, %d threads, f32 FMA peak %.1f GFLOP/s, read bandwidth %.1f GB/s, %s",
-        cpu_name(cpu), attn_isa(), attn_threads(), b->fma_peak, b->bandwidth, b->date);
+        "attn_bench: %s, %s, %d threads, f32 FMA peak %.1f GFLOP/s, read bandwidth %s, %s",
+        cpu_name(cpu), attn_isa(), attn_threads(), b->fma_peak, rate, b->date);
 }
 
 static void begin_table(FILE *out, const bench *b) {
@@ -7782,19 +7815,24 @@ static void find_measured(measured *m, const row *rows, int64_t count, const row
         }
 }
 
-/* How much slower the processor's clock is than when the row was saved, by the medians of the peaks
- * sampled beside the two; a tenth at most, more is no clock's doing. */
+/* How much slower the processor's clock is than when the row was saved, by the peaks sampled beside the
+ * two: by their medians, and with enough processes by the fastest too, as calls are compared, so that
+ * load beside some of them is no clock; a tenth at most, more is no clock's doing. */
 static double slower_clock(measured *now, measured *old) {
     static const double most = 1.1;
     measured *const sides[] = {now, old};
-    double peaks[2];
+    double middle[2], fast[2];
+    int64_t fewest = MOST_PROCESSES;
     for (int i = 0; i < 2; i++) {
         int64_t n = 0; /* a row without a share of the peak says nothing of it */
         for (int64_t k = 0; k < sides[i]->n; k++)
             if (isfinite(sides[i]->peaks[k])) sides[i]->peaks[n++] = sides[i]->peaks[k];
-        peaks[i] = median(sides[i]->peaks, n);
+        middle[i] = median(sides[i]->peaks, n); /* sorts them */
+        fast[i] = quantile(sides[i]->peaks, n, 1 - FASTEST);
+        fewest = n < fewest ? n : fewest;
     }
-    const double slower = peaks[1] / peaks[0];
+    double slower = middle[1] / middle[0];
+    if (fewest >= SURE_PROCESSES) slower = fmin(slower, fast[1] / fast[0]);
     return slower > 1 ? fmin(slower, most) : 1;
 }
 
@@ -8277,6 +8315,7 @@ static struct {
     bool odd; /* its name is no word */
     char refused[32];
 } plugin_loading;
+static const char *plugin_files; /* of all plugins that are loaded; NULL: none is */
 
 /* A name goes into lists, tables and documents: letters, digits and _ . - + only. */
 static attn_status add_from_plugin(const attn_backend *backend) {
@@ -8330,6 +8369,7 @@ static int load_plugins(bench *b) {
         bad = load_plugin(b, file);
         plugin_loading.file = NULL;
     }
+    plugin_files = b->opt.plugins;
     return bad;
 }
 
@@ -8660,7 +8700,7 @@ static int refuse_what_cannot_fit(bench *b) {
         for (int k = 0; (backend = backend_of_case(b, &b->cases[i], k, name)); k++) {
             r = new_row(&b->cases[i], backend);
             running = &r;
-            bool fits = plan_row(&b->cases[i], backend, &r) || strcmp(r.status, "refused");
+            bool fits = plan_row(&b->cases[i], backend, false, &r) || strcmp(r.status, "refused");
             running = NULL;
             if (fits) return 0;
             why = r.note;
@@ -8688,6 +8728,7 @@ static void measure_machine(bench *b) {
     b->fma_peak = best_peak(ATTN_F32, 0);
     b->dot_peak = best_peak(ATTN_BF16, 0);
     b->bandwidth = attn_bandwidth_gbytes((size_t)64 << 20, 0);
+    if (!(b->bandwidth > 0)) b->bandwidth = NAN; /* no memory for it */
 }
 
 static bench *writing; /* whose document is begun; NULL: none */
@@ -8710,6 +8751,7 @@ static void say_end(const char *how) {
     say("attn_bench: ");
     if (plugin_loading.file) say("--plugin "), say(plugin_loading.file), say(": ");
     for (int i = 0; running && i < COUNT(parts); i++) say(parts[i]), say(i < 2 ? " " : ": ");
+    if (planning && plugin_files) say("beside --plugin "), say(plugin_files), say(": ");
     if (planning) say("when the backends were asked for a plan: ");
     say(how);
     say(", and nothing more is measured\n");
@@ -8767,6 +8809,7 @@ static int deliver(bench *b, const baseline *old) {
     end_document();
     if (b->opt.repeated && !interrupted) fputs(BASELINE_END, document);
     if (old->count && !strcmp(b->writer->name, "csv")) print_comparisons(stderr, b);
+    if (!strcmp(b->writer->name, "csv")) print_missed(stderr, b);
     if (fflush(document) || ferror(document) || b->broken)
         bad = refuse("stdout: %s", strerror(b->broken ? b->broken : errno));
     if (b->opt.output_dir && (b->row_count || !b->broken)) {

@@ -459,6 +459,9 @@ def test_suites_are_data():
         verdict = json.loads(done.stdout)["verdict"]
         code = {None: 0, "reached": 0, "not reached": 1}[verdict]
         good = (verdict is not None) == judged and done.returncode == code
+        if verdict == "not reached":                # csv has no place for it
+            again = run("--suite", suites, "--quick", "--num-heads", 2, "--num-kv-heads", 2, "--batch-size", 1, *small[:-1], "csv")
+            good = good and (again.returncode == 0 or "openpi verdict, of what was measured: NOT reached" in again.stderr)
         report("verdict of " + suites, None if good else "%s %d" % (verdict, done.returncode))
 
 

@@ -1223,6 +1223,7 @@ static void test_bound(void)
     }
     row r = null_row();
     r.flops = 1000, r.bytes = 1000, r.overhead_ms = 0, r.p50_ms = 1;
+    expect(!*bound_of(&r, 0, 1e9, 0), "a bound without a bandwidth: %s", bound_of(&r, 0, 1e9, 0));
     expect(!strcmp(bound_of(&r, 0, 2e9, 1e9), "bandwidth") && !strcmp(bound_of(&r, 0, 1e9, 2e9), "compute"), "peak and bandwidth");
 }
 
@@ -1258,6 +1259,20 @@ static void test_sampled_again(void)
     }
 }
 
+/* A case that takes more memory than there is, unless its tensors have been made. */
+static void test_fits(void)
+{
+    bench_case c = { .suite = find_suite("shape") };
+    for (int a = 0; a < COUNT(axes); a++) c.v[a] = axes[a].normal;
+    c.v[BATCH] = c.v[SEQ] = 1, c.v[HEADS] = c.v[KV_HEADS] = 8, c.v[DIM] = c.v[V_DIM] = 64, c.v[DTYPE] = c.v[KV_DTYPE] = ATTN_F32, c.v[PASS] = FWD;
+    c.v[KV] = (int64_t)(1.2 * available_memory() / (2 * 8 * 64 * 4));
+    for (int made = 0; made < 2; made++) {
+        row r = new_row(&c, "flash");
+        const bool fits = plan_row(&c, "flash", made, &r);
+        expect(fits == made, "tensors that are %s: %s %s", made ? "there" : "to be made", r.status, r.note);
+    }
+}
+
 static void test_roofline(void)
 {
     char *isa = getenv("ATTN_ISA"), kept[32] = "";
@@ -1279,6 +1294,10 @@ static void test_roofline(void)
         expect(i ? strstr(r.note, says) == r.note : !*r.note, "the roofline notes: '%s'", r.note);
     }
     unsetenv("ATTN_ISA");
+    row none = null_row();
+    none.c = &c, none.gflops = 50, none.gbytes_per_s = 5;
+    place_under_roofline(&none, 100, 0);            /* there was no memory to measure a bandwidth in */
+    expect(none.peak_fraction == 0.5 && isnan(none.bandwidth_fraction) && !*none.note, "a share %g of no bandwidth: '%s'", none.bandwidth_fraction, none.note);
     probed.asked_only = true;
     test_sampled_again();
     probed.asked_only = false;
@@ -2050,6 +2069,18 @@ static void test_comparison_parts(void)
         double factor = slower_clock(&now, &was);
         expect(fabs(factor - 100.0 / 92) < 0.001, "no peak of process %d: a clock %g times slower", at, factor);
     }
+    for (int loaded = 0; loaded <= 25; loaded++) {  /* others' load beside so many of 25 processes is no slower clock, but beside nearly all */
+        now.n = was.n = 25;
+        for (int i = 0; i < 25; i++) was.peaks[i] = 100, now.peaks[i] = i < loaded ? 62 : 100;
+        double factor = slower_clock(&now, &was);
+        expect(loaded <= 21 ? factor == 1 : loaded < 24 || near(factor, 1.1), "load beside %d processes: a clock %g times slower", loaded, factor);
+        for (int i = 0; i < 25; i++) now.peaks[i] = i < loaded ? 130 : 90;
+        factor = slower_clock(&now, &was);          /* nor do a few faster ones hide one */
+        expect(loaded ? loaded < 13 || factor == 1 : near(factor, 1.1), "%d processes were faster: a clock %g times slower", loaded, factor);
+    }
+    now.n = was.n = SURE_PROCESSES - 1;             /* of few the medians tell */
+    for (int i = 0; i < now.n; i++) was.peaks[i] = 100, now.peaks[i] = i ? 95 : 300;
+    expect(near(slower_clock(&now, &was), 100.0 / 95), "of few: %g", slower_clock(&now, &was));
     double all[200], room[MOST_PROCESSES];
     for (int i = 0; i < 200; i++) all[i] = i;
     list few = thinned((list){ all, 200 }, room);
@@ -3264,6 +3295,7 @@ int main(int argc, char **argv)
     test_outliers();
     test_bound();
     test_roofline();
+    test_fits();
     test_sampling();
     test_warm_up();
     test_brief_warm_up();

@@ -202,6 +202,28 @@ def test_unwritable(folder):
             report("unwritable: %s %s" % (flag, name), None if good else "%d %s" % (done.returncode, done.stderr))
 
 
+def test_links(folder):
+    """What a link leads to is written; the link stays, and one that leads nowhere is named."""
+    os.mkdir(os.path.join(folder, "there"))
+    for name, to in (("linked.csv", "there/real.csv"), ("second.csv", "linked.csv"), ("lost.csv", "there/no/file.csv")):
+        os.symlink(to, os.path.join(folder, name))
+    open(os.path.join(folder, "there", "real.csv"), "w").close()
+    for name, code in (("linked.csv", 0), ("second.csv", 0), ("lost.csv", 2)):
+        done = subprocess.run(
+            [BENCH, "1", "16", "1", "8", "--iterations", "3", "--processes", "1", "--save-baseline", name],
+            cwd=folder,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        kept = os.path.islink(os.path.join(folder, name)) and sorted(os.listdir(os.path.join(folder, "there"))) == ["real.csv"]
+        real = os.path.join(folder, "there", "real.csv")
+        good = done.returncode == code and kept and (code or os.path.getsize(real) > 0) and (not code or name in done.stderr)
+        report("a link: " + name, None if good else "%d %s" % (done.returncode, done.stderr))
+        open(real, "w").close()
+
+
 def limited(size, signals):
     """Writing beyond so many bytes of a file fails, as on a full disk; SIGXFSZ is as a shell leaves it, or stays ignored."""
     return dict(preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (size, -1)), restore_signals=signals)
@@ -316,7 +338,7 @@ def test_commit(folder):
 
 
 def main():
-    for test in (test_new_folder, test_commit, test_odd_names, test_programs, test_points, test_refusals, test_unwritable, test_full_disks, test_closed, test_nohup, test_nothing_saved):
+    for test in (test_new_folder, test_commit, test_odd_names, test_programs, test_points, test_refusals, test_unwritable, test_links, test_full_disks, test_closed, test_nohup, test_nothing_saved):
         with tempfile.TemporaryDirectory() as folder:
             test(folder)
     print("%(passed)d passed, %(failed)d failed, %(skipped)d skipped" % COUNT)

@@ -173,7 +173,7 @@ def test_faults(folder):
             said = "attn_bench: shape B1 S64 H2 D16 loops: %s, " % says in done.stderr
             report("%s as %s" % (name, suffix[-1]), fault or (None if said and done.returncode == 2 else "%d %s" % (done.returncode, done.stderr)))
     # before a row is begun nothing is written, and it is named too
-    for name, says in (("plan_crashes", "when the backends were asked for a plan: it crashed, SIGSEGV"), ("start_crashes", "--plugin start_crashes.so: it crashed, SIGSEGV")):
+    for name, says in (("plan_crashes", "beside --plugin plan_crashes.so: when the backends were asked for a plan: it crashed, SIGSEGV"), ("start_crashes", "--plugin start_crashes.so: it crashed, SIGSEGV")):
         done = run("--plugin", name + ".so", *SHAPE, *SMALL, cwd=folder)
         report(name, None if done.returncode == 2 and says in done.stderr and not done.stdout else "%d %s" % (done.returncode, done.stderr))
     done, rows, fault = rows_of(folder, "--plugin", "prints.so", *SHAPE, *SMALL)

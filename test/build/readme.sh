@@ -12,7 +12,7 @@ rm -rf $work
 mkdir -p $work
 tar -c --exclude=./build --exclude=./.git . | tar -x -C $work || exit 1
 mkdir -p $work/build
-cp -p build/attn_bench.o build/attn_hip.o build/attn_hip.by $work/build/ 2>/dev/null
+cp -p build/attn_bench.o build/attn_hip.o build/compiler.by $work/build/ 2>/dev/null
 passed=0 failed=0
 
 verdict() { # status, text
