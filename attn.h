@@ -3515,6 +3515,7 @@ typedef struct attn__kernels {
     double (*decode_limit)(const struct attn__decode *p, int64_t r);
     double (*decode_loss)(
         const struct attn__decode *p, int64_t r, float least, int64_t step, int join);
+    double (*decode_rest)(const struct attn__decode *p, int64_t r);
     int (*decode_whole_chunks)(const struct attn__decode *p);
     void (*decode_correct)(const struct attn__decode *p, const struct attn__listed *l, int64_t j0);
     void (*decode_gather)(
@@ -5281,6 +5282,8 @@ static int attn__decode_left_out(const attn__decode *p, int64_t r, int64_t j0, d
 static void attn__decode_choose(const attn__decode *p);
 static void attn__decode_values(const attn__decode *p);
 static void attn__decode_finish(const attn__decode *p);
+static void attn__decode_all_sums(const attn__decode *p, int64_t r, double *sum);
+static void attn__decode_write(const attn__decode *p, int64_t r);
 /* Whether all rows are to be computed densely. */
 static int attn__decode_dense(const attn__decode *p) {
     int some = 0;
@@ -5777,6 +5780,24 @@ static void attn__decode_tiles(const attn__decode *p, attn__tally *tally) {
         }
     }
 }
+/* The failed rows again, from the first to the last at once, which costs hardly more than one of them;
+ * those between are written once more. */
+static void attn__decode_redo(const attn__decode *p, const attn__int16 *t) {
+    int64_t first = p->u.rows, end = 0, failed = 0, tiles = 0;
+    for (int64_t r = 0; r < p->u.rows; r++) {
+        if (p->cert[r] != ATTN__FAILED) continue;
+        first = attn__min(first, r);
+        end = r + 1;
+        failed++;
+        if (p->job->d->statistics) tiles += attn__tiles(&p->u, r, end);
+    }
+    if (!failed) return;
+    t->tally->redone += failed;
+    attn__adaptive_dense(p->job, &p->u, first, end, t);
+    if (p->job->d->statistics) t->tally->f32 += tiles - attn__tiles(&p->u, first, end);
+    for (int64_t r = first; r < end; r++)
+        if (p->cert[r] != ATTN__FAILED) attn__decode_write(p, r);
+}
 static void attn__decode_unit(const void *arg, int64_t n, char *scratch) {
     const attn__decoding *now = (const attn__decoding *)arg;
     const attn__adaptive *job = now->job;
@@ -5819,7 +5840,7 @@ static void attn__decode_unit(const void *arg, int64_t n, char *scratch) {
         attn__adaptive_dense(job, &p.u, 0, p.u.rows, &t);
     } else {
         if (job->d->statistics) attn__decode_tiles(&p, t.tally);
-        attn__adaptive_redo(job, &p.u, &t, 1); /* its rows are written already */
+        attn__decode_redo(&p, &t);
     }
     attn__adaptive_certs(job, &p.u, &t);
 }
@@ -9108,20 +9129,28 @@ ATTN__NOINLINE double attn__decode_largest(const attn__decode *p, int64_t j) {
     }
     return (double)most * (double)(p->v_scale[j] < 0 ? -p->v_scale[j] : p->v_scale[j]) * 0.999999;
 }
-/* By the largest scale of k, e^eta - 1 of a score by high bytes; -1 where there is no bound. */
-static float attn__decode_grows(const attn__decode *p, int64_t r, const attn__decode_chunk *c) {
-    const float eta = c->k_top * p->off[r];
+/* By the largest scale of k, e^eta - 1 of a score that is off by `off` times it; -1 where there is no bound. */
+static float attn__decode_grown(const attn__decode_chunk *c, float off) {
+    const float eta = c->k_top * off;
     return attn__finite(eta) && eta >= 0 && eta <= 1 ? eta + eta * eta : -1;
 }
-/* What chunks cost row r, whose weights and range are known. */
-static void attn__decode_price(const attn__decode *p, int64_t r) {
+/* Of a score by high bytes. */
+static float attn__decode_grows(const attn__decode *p, int64_t r, const attn__decode_chunk *c) {
+    return attn__decode_grown(c, p->off[r]);
+}
+/* What chunks cost row r, whose weights and range are known; returns what is lost where all bytes are
+ * read, at most. */
+static double attn__decode_price(const attn__decode *p, int64_t r) {
+    double least = 0;
     for (int64_t j0 = p->first; j0 < p->last; j0 += ATTN__THIN_CHUNK) {
         attn__decode_chunk *c = p->chunk + j0 / ATTN__THIN_CHUNK;
-        const float grows = attn__decode_grows(p, r, c), weight = c->row[r].weight,
-                    most = c->row[r].most, mean = weight / ATTN__THIN_CHUNK,
-                    lost = c->v_top * 128.5f + p->range[r], out = lost + lost * grows;
+        const float grows = attn__decode_grows(p, r, c), rest = attn__decode_grown(c, p->left[r]),
+                    weight = c->row[r].weight, most = c->row[r].most,
+                    mean = weight / ATTN__THIN_CHUNK, lost = c->v_top * 128.5f + p->range[r],
+                    out = lost + lost * grows;
         c->row[r].out = c->row[r].value = 3.4028234e38f;
         c->row[r].score = 0;
+        least += rest < 0 && weight > 0 ? 1e300 : (double)(weight * lost) * (double)rest;
         if (grows < 0) continue;
         c->row[r].out = most * out;
         c->row[r].all_out = weight * out;
@@ -9129,6 +9158,7 @@ static void attn__decode_price(const attn__decode *p, int64_t r) {
         c->row[r].value = most * c->v_top * 0.5f;
         c->row[r].all_values = weight * c->v_top * 0.5f;
     }
+    return least;
 }
 /* What is read of all keys from j0 on where nothing may cost row r more than `least`, and what that adds;
  * -1 where keys are to be looked at one by one. Low bytes of all where the mean key asks for them and
@@ -9155,21 +9185,33 @@ static int attn__decode_left_out(const attn__decode *p, int64_t r, int64_t j0, d
     to[ATTN__DECODE_FAR] += gone * 128.5 * (double)c->v_top;
     return 1;
 }
-/* The levels of keys for row r, by which it loses `most` at most: a threshold is estimated, then
- * made sure of. A lower one asks for no key less. */
-static void attn__decode_levels(const attn__decode *p, int64_t r, double most) {
+/* The levels of keys for row r, whose weights sum up to `all`, by which it loses `most` at most beside
+ * what is lost where all bytes are read: a threshold is estimated, then made sure of. A lower one asks
+ * for no key less. Returns 0 where that alone is too much: prices have the largest value in place of
+ * o, which it is where one key has all weight, and far less where many have. */
+static int attn__decode_levels(const attn__decode *p, int64_t r, double all, double most) {
     const attn__kernels *isa = attn__isa();
-    double low = most / (double)(4 * (p->last - p->first)), high = most;
+    const double least = attn__decode_price(p, r);
+    double low = most / (double)(4 * (p->last - p->first)), high = most, top = 0;
+    for (int64_t j0 = p->first; j0 < p->last; j0 += ATTN__THIN_CHUNK) {
+        const double here = (double)p->chunk[j0 / ATTN__THIN_CHUNK].row[r].most;
+        top = here > top ? here : top;
+    }
+    if (!(least * (1 + top / all) <= 2.2 * most) &&
+        !(isa->decode_rest(p, r) * (1 + top / all) <= 2.2 * most))
+        return 0;
     for (int i = 0; i < 7; i++) {
         const double middle = attn__sqrt(low * high);
         *(isa->decode_loss(p, r, (float)middle, 8, 0) <= most ? &low : &high) = middle;
     }
     for (int i = 0; i < 5 && !(isa->decode_loss(p, r, (float)low, 1, 1) <= most); i++) low /= 4;
+    return 1;
 }
 /* Phase 3: what is read of each key. Rows that are to be computed densely have a limit of NaN. What
  * codes of weights may cost a row, by key: half of what the levels leave of its tolerance. */
 static void attn__decode_choose(const attn__decode *p) {
     const attn__kernels *isa = attn__isa();
+    int64_t hopeless = 0;
     memset(p->level + p->first, 0,
         (size_t)attn__padded(p->last - p->first, isa->W) * sizeof *p->level);
     for (int64_t r = 0; r < p->u.rows; r++) {
@@ -9187,12 +9229,14 @@ static void attn__decode_choose(const attn__decode *p) {
         const double all = isa->decode_weigh(p, r), limit = isa->decode_limit(p, r),
                      most = all * limit * 0.9;
         if (!(most > 1e-30) || !attn__finite((float)most)) continue;
-        attn__decode_price(p, r);
-        attn__decode_levels(p, r, most);
+        if (!attn__decode_levels(p, r, all, most)) {
+            hopeless++;
+            continue;
+        }
         p->limit[r] = (float)(limit * 0.999999);
         p->share[r] = (float)(all * limit * 0.05 / (double)(p->last - p->first));
     }
-    if (isa->decode_whole_chunks(p)) return;
+    if (isa->decode_whole_chunks(p) && 2 * hopeless < p->u.rows) return;
     for (int64_t r = 0; r < p->u.rows; r++) p->limit[r] = attn__float(0x7fc00000u);
 }
 /* Phase 4, by splits: low bytes of k where asked for, then values. */
@@ -9232,35 +9276,44 @@ static void attn__decode_values(const attn__decode *p) {
     }
     if (fresh) memset(O, 0, (size_t)(p->u.rows * v_pad) * sizeof *O);
 }
+/* Sums of row r over all splits. */
+ATTN__NOINLINE void attn__decode_all_sums(const attn__decode *p, int64_t r, double *sum) {
+    for (int k = 0; k < ATTN__DECODE_SUMS; k++) sum[k] = 0;
+    for (int64_t s = 0; s < p->splits; s++)
+        for (int k = 0; k < ATTN__DECODE_SUMS; k++) sum[k] += p->part[s].sum[r][k];
+}
+/* o and lse of row r, which is certified. */
+static void attn__decode_write(const attn__decode *p, int64_t r) {
+    const attn_desc *d = p->job->d;
+    const int64_t i = attn__row_query(&p->u, r), h = attn__row_head(&p->u, r);
+    double sum[ATTN__DECODE_SUMS];
+    attn__decode_all_sums(p, r, sum);
+    attn__isa()->narrow(d->o.data, d->o.dtype, attn__q_at(&p->u.s, d->o.stride, i, h),
+        p->O + r * p->job->flash.v_pad, d->v_dim, (float)(1 / sum[ATTN__DECODE_SUM]));
+    const double all = sum[ATTN__DECODE_SUM] + sum[ATTN__DECODE_SKIP],
+                 off = sum[ATTN__DECODE_OFF] / all * 1.001, gone = sum[ATTN__DECODE_GONE] * 1.001;
+    /* x / (x + y) of the most that x, keys left out, and the least that y, the others, sum up to */
+    const float mass =
+        (float)(gone / (gone + sum[ATTN__DECODE_SUM] - 1.001 * sum[ATTN__DECODE_OFF]) * 1.000001);
+    if (mass > p->tally->mass) p->tally->mass = mass;
+    if (!d->lse) return;
+    d->lse[attn__lse_at(d, &p->u.s, i, h)] =
+        attn__nearest_f32((double)p->max[r] / ATTN__LOG2E + attn__log(all));
+    const float lost = (float)((off + off * off + 1e-6) * 1.000001); /* as int16_write has it */
+    if (lost > p->tally->lse) p->tally->lse = lost;
+}
 /* Phase 5: o, lse and cert of rows whose certificate is within the tolerance; others are marked. */
 static void attn__decode_finish(const attn__decode *p) {
-    const attn__kernels *isa = attn__isa();
-    const attn_desc *d = p->job->d;
     for (int64_t r = 0; r < p->u.rows; r++) {
-        const int64_t i = attn__row_query(&p->u, r), h = attn__row_head(&p->u, r);
         double sum[ATTN__DECODE_SUMS];
         p->cert[r] = ATTN__FAILED;
         if (!attn__finite(p->limit[r])) continue;
-        const float cert = isa->decode_certify(p, r, sum);
+        const float cert = attn__isa()->decode_certify(p, r, sum);
         const float *O = p->O + r * p->job->flash.v_pad;
         if (!(cert <= p->limit[r])) continue;
-        if (!attn__within_f16(d, O, sum[ATTN__DECODE_SUM], cert)) continue;
+        if (!attn__within_f16(p->job->d, O, sum[ATTN__DECODE_SUM], cert)) continue;
         p->cert[r] = cert;
-        isa->narrow(d->o.data, d->o.dtype, attn__q_at(&p->u.s, d->o.stride, i, h), O, d->v_dim,
-            (float)(1 / sum[ATTN__DECODE_SUM]));
-        const double all = sum[ATTN__DECODE_SUM] + sum[ATTN__DECODE_SKIP],
-                     off = sum[ATTN__DECODE_OFF] / all * 1.001,
-                     gone = sum[ATTN__DECODE_GONE] * 1.001;
-        /* x / (x + y) of the most that x, keys left out, and the least that y, the others, sum up to */
-        const float mass =
-            (float)(gone / (gone + sum[ATTN__DECODE_SUM] - 1.001 * sum[ATTN__DECODE_OFF]) *
-                    1.000001);
-        if (mass > p->tally->mass) p->tally->mass = mass;
-        if (!d->lse) continue;
-        d->lse[attn__lse_at(d, &p->u.s, i, h)] =
-            attn__nearest_f32((double)p->max[r] / ATTN__LOG2E + attn__log(all));
-        const float lost = (float)((off + off * off + 1e-6) * 1.000001); /* as int16_write has it */
-        if (lost > p->tally->lse) p->tally->lse = lost;
+        attn__decode_write(p, r);
     }
 }
 #endif
@@ -15761,6 +15814,21 @@ static double ATTN__(decode_loss)(
     }
     return loss + attn__product64((double)ATTN__(reduce_add)(sum), (double)step);
 }
+/* What row r loses where all bytes are read, by the codes of q. */
+static double ATTN__(decode_rest)(const attn__decode *p, int64_t r) {
+    const ATTN__V zero = ATTN__(set1)(0);
+    double all = 0;
+    for (int64_t j0 = p->first; j0 < p->last; j0 += ATTN__THIN_CHUNK) {
+        ATTN__V sum = zero;
+        for (int64_t j = j0; j < attn__min(j0 + ATTN__THIN_CHUNK, p->last); j += ATTN__W) {
+            const ATTN__(prices) x = ATTN__(decode_prices)(p, r, j);
+            const ATTN__V lost = x.weight * (x.most + ATTN__(set1)(p->range[r]));
+            sum = sum + ATTN__(pick)(zero, x.weight, lost * x.rest, zero);
+        }
+        all += (double)ATTN__(reduce_add)(sum);
+    }
+    return all;
+}
 /* The tolerance of row r: a share of the largest |v| of the key with the largest scale, which is no
  * more than the largest that it sees; range[r]. Its weights are there. */
 static double ATTN__(decode_limit)(const attn__decode *p, int64_t r) {
@@ -15913,11 +15981,10 @@ static void ATTN__(decode_sums)(
 static float ATTN__(decode_certify)(const attn__decode *p, int64_t r, double *sum) {
     const int64_t v_pad = p->job->flash.v_pad;
     float *O = p->O + r * v_pad;
-    for (int k = 0; k < ATTN__DECODE_SUMS; k++) sum[k] = 0;
-    for (int64_t s = 0; s < p->splits; s++) {
+    attn__decode_all_sums(p, r, sum);
+    for (int64_t s = 1; s < p->splits; s++) {
         const float *from = O + s * ATTN__DECODE_ROWS * v_pad;
-        for (int k = 0; k < ATTN__DECODE_SUMS; k++) sum[k] += p->part[s].sum[r][k];
-        for (int64_t c = 0; c < v_pad && s; c += ATTN__W)
+        for (int64_t c = 0; c < v_pad; c += ATTN__W)
             ATTN__(store)(O + c, ATTN__(load)(O + c) + ATTN__(load)(from + c));
     }
     ATTN__V most = ATTN__(set1)(0);
@@ -16379,12 +16446,14 @@ static const attn__kernels ATTN__(table) = {
     ATTN__(decode_weigh),
     ATTN__(decode_limit),
     ATTN__(decode_loss),
+    ATTN__(decode_rest),
     ATTN__(decode_whole_chunks),
     ATTN__(decode_correct),
     ATTN__(decode_gather),
     ATTN__(decode_sums),
     ATTN__(decode_certify),
 #else
+    NULL,
     NULL,
     NULL,
     NULL,
