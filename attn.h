@@ -178,11 +178,12 @@
    is guessed from some queries and keys before anything is packed, or follows from the scores by the
    high bytes. Refused: backward, device tensors, MPI, attn_merge, registered backends.
    Integers are for AVX-512 VNNI. They pay for prefill, from 640 tokens on, at a tolerance of 0.01:
-   1.2 to 1.6 times as fast, less where causal or with fewer than 64 dims; at 0.001 where there are 1024
+   1.2 to 1.6 times as fast, less where causal or with fewer than 64 dims, not below 24; at 0.001 where there are 1024
    keys and more, head_dim is at most 256 and rows look at many of their keys: 1.1 to 1.4 times (Zen 4,
    below 4096 keys: 0.85 to 1.25). Decode from int16 at 0.01 is 1.1 to 3 times as
    fast as without a tolerance where rows look at few of their keys; where they look at all, as fast
-   with one row of 128 dims and up to 1.3 times slower with 4. It is compared with the exact decode
+   with one row of 128 dims and up to 1.3 times slower with 4; 1.3 to 1.4 times slower where scores are
+   too large for the codes of q, which is known before values are read. It is compared with the exact decode
    of the same cache, which takes longer than one of f32 where that is in the processor's caches, and
    is done of up to 1 row of 64 dims, 4 of 128, 8 of 256. Integers do not pay at 0.0005 and below,
    nor where scale |q| |k| is beyond some 50. Keys are left out, on AVX2 too, of 257 rows and more
@@ -4922,6 +4923,7 @@ static void attn__flash_certs(const attn_desc *d, const attn__flash *job) {
 #define ATTN__INT16_KEYS 384   /* for who names the backend */
 #define ATTN__INT16_CHOSEN 640 /* where it is chosen */
 #define ATTN__INT16_DIM 512    /* most head_dim and v_dim */
+#define ATTN__INT16_DIMS 24    /* fewest head_dim where it is chosen */
 /* Codes of p are at most P_MOST = 2^P_POWER, codes of v V_MOST; products with P_KEYS keys sum up to
  * less than an int32 holds. */
 #define ATTN__P_KEYS 64
@@ -5005,6 +5007,8 @@ typedef struct attn__spectrum {
     double k, k_off;     /* what the largest singular values are at most, of k_j, of k_j - k'_j */
     double eta_k, eta_e; /* the largest |k_j|, |k_j - k'_j| */
     double keys;
+    float
+        longer; /* the mean of chunks' longest keys for which codes are too coarse; not with `known` */
 } attn__spectrum;
 /* Chunks of keys that groups of rows leave out. */
 typedef struct attn__filter {
@@ -5438,6 +5442,7 @@ static const char *attn__int16_declines(const attn_desc *d) {
     const char *why = attn__rows_decline(d, attn__int16_keys(d));
     if (why || attn__named_adaptive(d)) return why;
     if (attn__machine()->isa->W < 16) return "products of int16 do not pay without AVX-512 VNNI";
+    if (d->head_dim < ATTN__INT16_DIMS) return "products of int16 do not pay with so few dims";
     return attn__both_bf16(d->q.dtype, d->k.dtype, d->head_dim) &&
                    attn__both_bf16(d->v.dtype, d->o.dtype, 2)
                ? "products of bf16 are as fast as those of int16"
@@ -5749,7 +5754,11 @@ static void attn__adaptive_look(const void *arg, int64_t n, char *scratch) {
     attn__int16 t;
     attn__rows u;
     attn__int16_carve(job, scratch, &t, NULL);
+    int64_t first, last;
     if (t.tally->rows || !attn__adaptive_rows(job, n, &u)) return;
+    attn__rows_see(job->d, &u.s, u.row0 / job->flash.group,
+        (u.row0 + u.rows - 1) / job->flash.group, &first, &last);
+    if (first >= last && u.row0 < u.s.q_used * job->flash.group) return; /* no key: nothing to do */
     const int how = attn__decodes(job, &u.s) ? ATTN__FROM_INT16 : attn__adaptive_how(job, &u, &t);
     if (how == ATTN__DENSE_FEW) t.tally->few += u.rows;
     else if (how == ATTN__DENSE_COARSE) t.tally->coarse += u.rows;
@@ -8435,6 +8444,17 @@ static int attn__int16_many(const attn__adaptive *job, const attn__looked *looke
     }
     return 10 * fine >= 9 * looked->rows;
 }
+/* How long keys may be on the average for nine rows in ten of these lengths, whose products with them
+ * may be `most`; keys of length `as` are fine. */
+static float attn__int16_longer(const double *length, int64_t rows, double most, double as) {
+    double longer = 1.35 * as;
+    for (int64_t r = 0; r < rows; r++) {
+        int64_t fine = 0;
+        for (int64_t i = 0; i < rows; i++) fine += length[i] <= length[r];
+        if (10 * fine >= 9 * rows && most > longer * length[r]) longer = most / length[r];
+    }
+    return longer < 3e38 ? (float)longer : attn__float(0x7f800000u);
+}
 /* Whether nine rows in ten can be expected to keep to the tolerance, by the lengths of some of them
  * and of some keys: by their certificates, or by what certificates mostly exceed the error by, where
  * rows are sampled; or by singular values. A guess from the sequence's own data, before anything is
@@ -8454,6 +8474,8 @@ static int attn__int16_worth(const attn__adaptive *job, const attn__rows *u, con
     const double range = attn__columns(d, t, &most);
     const double limit = (double)d->tolerance * (d->flags & ATTN_TOLERANCE_ABSOLUTE ? 1 : most);
     const int eased = attn__samples(job, u) > 0;
+    double length[32];
+    t->spectrum->longer = attn__float(0x7f800000u);
     /* most keys are beyond codes; squares of values are 0, or they are */
     if (!attn__finite(square) || limit < 1e-16) return 0;
     /* a row of codes is wrong by about half its NORM-th part for each sqrt(dim / 3) */
@@ -8461,14 +8483,22 @@ static int attn__int16_worth(const attn__adaptive *job, const attn__rows *u, con
     for (int64_t n = 0; n < asked; n++) {
         const int64_t r = attn__looked_row(u, n, asked, 0);
         isa->pack_q(t->T, d, &u->s, attn__row_query(u, r), attn__row_head(u, r));
+        length[n] = 1e300;
         if (attn__no_code(t->T, d->head_dim, 1) & ATTN__BEYOND) continue;
-        const double lengths = attn__sqrt((double)isa->square(t->T, d->head_dim) * longest),
-                     eta = (double)d->scale * lengths * off;
+        const double square_q = (double)isa->square(t->T, d->head_dim),
+                     eta = (double)d->scale * attn__sqrt(square_q * longest) * off;
+        length[n] = attn__sqrt(square_q);
         fine += eased ? 0.6 * range * (eta + 3e-4) / 8 + most * 1.2e-4 <= 0.85 * limit && eta < 0.4
                       : 0.6 * range * (eta + 3e-4) + most * 2.5e-4 <= 0.85 * limit;
     }
     const int alone = 10 * fine >= 9 * asked, can = d->head_dim <= ATTN__SPECTRUM_DIM;
-    if (alone && !(attn__tuning.spectrum && can)) return 1;
+    if (alone && !(attn__tuning.spectrum && can)) {
+        if (!eased)
+            t->spectrum->longer = attn__int16_longer(length, asked,
+                ((0.85 * limit - most * 2.5e-4) / (0.6 * range) - 3e-4) / off / (double)d->scale,
+                attn__sqrt(longest));
+        return 1;
+    }
     first = first / ATTN__INT16_CHUNK * ATTN__INT16_CHUNK;
     const double keys = (double)(last - first), left = 0.95 * limit - most * 3.1e-4, half = off / 2,
                  size = attn__sqrt(longest);
@@ -8498,7 +8528,8 @@ static void attn__int16_rows(const attn__adaptive *job, const attn__rows *u, con
     const attn__kernels *isa = attn__isa();
     const attn_desc *d = job->d;
     attn__int16_group g;
-    int64_t first, last;
+    int64_t first, last, chunks = 0;
+    double longest = 0;
     attn__rows_see(d, &u->s, attn__row_query(u, 0), attn__row_query(u, u->rows - 1), &first, &last);
     isa->int16_q(job, u, t, 0);
     memset(t->O, 0, (size_t)(job->rows_pad * job->v_pad) * sizeof *t->O);
@@ -8509,6 +8540,13 @@ static void attn__int16_rows(const attn__adaptive *job, const attn__rows *u, con
         const int64_t k0 = kb + attn__max(0, first - kb) / ATTN__INT16_CHUNK * ATTN__INT16_CHUNK,
                       ke = attn__min(kb + job->BN, last);
         attn__int16_pack(job, u, t, kb, k0, ke, 0);
+        /* a long key, which few are and none was looked at, makes those of its chunk coarse */
+        for (int64_t j0 = k0; j0 < ke; j0 += ATTN__INT16_CHUNK, chunks++)
+            longest += (double)t->chunk[(j0 - kb) / ATTN__INT16_CHUNK].k_most;
+        if (longest > (double)t->spectrum->longer * (double)chunks) {
+            for (int64_t r = 0; r < u->rows; r++) t->cert[r] = ATTN__FAILED;
+            return;
+        }
         for (g.row0 = 0; g.row0 < u->rows; g.row0 += 2 * isa->MR) {
             g.rows = attn__min(2 * isa->MR, u->rows - g.row0);
             attn__int16_ranges(&g, u);
@@ -8893,7 +8931,8 @@ static float attn__filter_certificate(
     const float cert = (float)(range * out * 1.000001);
     if (!((double)cert <= attn__allowed(job, t, r))) return ATTN__FAILED;
     if (!attn__within_f16(d, O, sum, cert)) return ATTN__FAILED;
-    if ((float)out > t->tally->mass) t->tally->mass = (float)out;
+    const float mass = (float)(out / (1 + out) * 1.000001);
+    if (mass > t->tally->mass) t->tally->mass = mass;
     if (d->lse && (float)out > t->tally->lse) t->tally->lse = (float)out;
     return cert;
 }

@@ -211,6 +211,24 @@ static void test_streamed(void **state)
                                        src + (way & 1 ? (b * H + h) * S + s : (b * S + s) * H + h) * width[w], (size_t)width[w]);
                     if (memcmp(dst, want, sizeof dst)) fail_msg("rows of %d bytes, %d bytes behind a line, way %d", (int)width[w], (int)off, way);
                 }
+    for (int n = 0; n < 8; n++) {                   /* rows that begin at lines but for a stride, each in turn; heads of 3, 5, 9 and 17 numbers more */
+        enum { T = 40, G = 3, W = 32, MOST = B * G * (T * W + 32) + 64 };
+        static float src[B * T * G * W], dst[MOST + 16], want[MOST + 16];
+        const int64_t more = n < 4 ? 1 : 16 * (n - 3) + 1;
+        int64_t shape[4] = { B, T, G, W };
+        float *to = dst + (64 - (uintptr_t)dst % 64) / 4, *expect = want + (to - dst);
+        attn_in in = { 0 };
+        attn_out out = { 0 };
+        for (int64_t i = 0; i < COUNT(src); i++) src[i] = (float)i;
+        for (int64_t i = 0; i < COUNT(dst); i++) dst[i] = want[i] = -1;
+        in.data = src, out.data = to;
+        out.stride[1] = W, out.stride[2] = T * W + (n % 2 ? more % 32 : 0), out.stride[0] = G * (T * W + 32) - (n % 2 ? 0 : more % 32);
+        assert_ok(attn_convert(shape, in, out, NULL));
+        for (int64_t b = 0; b < B; b++)
+            for (int64_t t = 0; t < T; t++)
+                for (int64_t h = 0; h < G; h++) memcpy(expect + at(out.stride, b, t, h), src + ((b * T + t) * G + h) * W, W * 4);
+        if (memcmp(dst, want, sizeof dst)) fail_msg("strides %d", n);
+    }
     unit_l2(0);
     unit_stream(0);
 }

@@ -366,18 +366,91 @@ static void test_empty_sink(void **state)
     }
 }
 
-/* without queries dbias stays as it is, however its bias is shared */
+/* dbias and dsink of heads in groups, however the bias is shared, with softcap, and with lengths behind which dlse is no 0 */
+static void test_grouped_dbias(void **state)
+{
+    enum { ROWS = 5, KEYS = 20, HEADS = 6, KV_HEADS = 2, DIM = 16, N = B * ROWS * HEADS * DIM, KV = B * KEYS * KV_HEADS * DIM, MOST = B * HEADS * ROWS * KEYS };
+    static float query[N], key[KV], value[KV], out[N], sums[B * HEADS * ROWS], upper[N], above[B * HEADS * ROWS], dq[N], dk[KV], dv[KV], bias[MOST], sink[HEADS];
+    static float dbias[3][MOST], dsink[3][HEADS];
+    static const int32_t used_q[B] = { ROWS - 2, ROWS };
+    (void)state;
+    normals(query, N, 10), normals(key, KV, 11), normals(value, KV, 12), normals(upper, N, 13), normals(above, COUNT(above), 14), normals(bias, MOST, 15), normals(sink, HEADS, 16);
+    for (int n = 0; n < 8; n++) {
+        attn_desc d = { 0 };
+        attn_grad g = { 0 };
+        d.batch = B, d.q_len = ROWS, d.kv_len = KEYS, d.heads = HEADS, d.kv_heads = KV_HEADS, d.head_dim = DIM;
+        d.q.data = query, d.k.data = key, d.v.data = value, d.o.data = out, d.lse = sums, d.sink = sink, d.softcap = n & 1 ? 1.5f : 0, d.seq.used_q = used_q;
+        d.bias.data = bias, d.bias.stride[0] = n & 1 ? HEADS * ROWS * KEYS : ATTN_BROADCAST, d.bias.stride[1] = n & 2 ? ROWS * KEYS : ATTN_BROADCAST, d.bias.stride[2] = n & 4 ? KEYS : ATTN_BROADCAST;
+        g.dout.data = upper, g.dlse = above, g.dq.data = dq, g.dk.data = dk, g.dv.data = dv;
+        for (int b = 0; b < 3; b++) {
+            d.backend = b ? fast[b - 1] : "reference";
+            assert_ok(attn_forward(&d));
+            for (int64_t i = 0; i < MOST; i++) dbias[b][i] = 3;         /* and what is no element of it stays */
+            g.dbias = dbias[b], g.dsink = dsink[b];
+            assert_ok(attn_backward(&d, &g));
+            if (!(apart(dbias[b], dbias[0], MOST) <= 1e-5)) fail_msg("%s, bias shared %d: dbias is off by %g", d.backend, n, apart(dbias[b], dbias[0], MOST));
+            if (!(apart(dsink[b], dsink[0], HEADS) <= 1e-5)) fail_msg("%s, bias shared %d: dsink is off by %g", d.backend, n, apart(dsink[b], dsink[0], HEADS));
+        }
+    }
+}
+/* one key with a bias that f32 does not hold, or with none: the row has its value whatever that is, and nothing where it is hidden */
+static void test_bias_alone(void **state)
+{
+    static const double of[] = { -1e300, 1e300, -1.7976931348623157e308, 1.7976931348623157e308, -3.5e38, -INFINITY };
+    static const char *const all[] = { "reference", "flash", "standard" };
+    (void)state;
+    for (int n = 0; n < 3 * COUNT(of); n++) {
+        const double *one = &of[n / 3];
+        attn_desc d = make();
+        d.batch = d.q_len = d.kv_len = 1, d.bias.data = one, d.bias.dtype = ATTN_F64, d.backend = all[n % 3];
+        assert_ok(attn_forward(&d));
+        for (int c = 0; c < D; c++)
+            if (o[c] != (*one > -INFINITY ? v[c] : 0)) fail_msg("%s, bias %g: o is %g, not %g", d.backend, *one, (double)o[c], (double)v[c]);
+        if ((lse[0] == -INFINITY) != (*one == -INFINITY) || isnan(lse[0])) fail_msg("%s, bias %g: lse %g", d.backend, *one, (double)lse[0]);
+    }
+}
+/* scales of k and of v that an append writes with strides of their own */
+static void test_append_scales(void **state)
+{
+    enum { TOKENS = 4, HEADS = 2, DIM = 16, N = TOKENS * HEADS * DIM };
+    static const char *const all[] = { "reference", "flash", "standard" };
+    static const int32_t none[1] = { 0 };
+    static int8_t codes[2][N];
+    static float fresh[2][N], scale[2][TOKENS * HEADS], out[HEADS * DIM];
+    (void)state;
+    for (int i = 0; i < N; i++) fresh[0][i] = 127.0f * (float)(1 + i / DIM), fresh[1][i] = 127.0f * (float)(20 + i / DIM);
+    for (int n = 0; n < 3 * 4; n++) {
+        attn_desc d = { 0 };
+        d.batch = 1, d.kv_len = TOKENS, d.heads = HEADS, d.head_dim = DIM, d.k.data = codes[0], d.v.data = codes[1], d.k.dtype = d.v.dtype = ATTN_INT8, d.seq.used_k = none;
+        d.q.data = q, d.o.data = out, d.backend = all[n / 4];
+        d.k.scale = scale[0], d.v.scale = scale[1], d.append.k_scale = scale[0], d.append.v_scale = scale[1];
+        for (int k_or_v = 0; k_or_v < 2; k_or_v++) {
+            attn_in *t = k_or_v ? &d.v : &d.k;
+            t->scale_stride[0] = TOKENS * HEADS, t->scale_stride[1] = n >> k_or_v & 1 ? 1 : HEADS, t->scale_stride[2] = n >> k_or_v & 1 ? TOKENS : 1;
+        }
+        d.append.k.data = fresh[0], d.append.v.data = fresh[1], d.append.k_cache = codes[0], d.append.v_cache = codes[1], d.append.len = TOKENS;
+        assert_ok(attn_forward(&d));
+        for (int i = 0; i < 2 * TOKENS * HEADS; i++) {
+            const int v_of = i / (TOKENS * HEADS), t = i / HEADS % TOKENS, h = i % HEADS;
+            const float right = (float)(1 + 19 * v_of + t * HEADS + h), is = scale[v_of][n >> v_of & 1 ? h * TOKENS + t : t * HEADS + h];
+            if (is != right) fail_msg("%s, strides %d: scale of %c, token %d, head %d is %g, not %g", d.backend, n % 4, v_of ? 'v' : 'k', t, h, (double)is, (double)right);
+        }
+    }
+}
+/* without queries, or sequences, dbias stays as it is, however its bias is shared */
 static void test_no_queries(void **state)
 {
     static const char *const all[] = { "reference", "flash", "standard" };
     static const float bias[B * Q * K];
     static float dbias[B * Q * K], dk[B * K * D], dv[B * K * D];
     (void)state;
-    for (int n = 0; n < 3 * 8; n++) {
+    for (int n = 0; n < 6 * 8; n++) {
         attn_desc d = make();
         attn_grad g = { 0 };
         const int64_t of[] = { n & 1 ? Q * K : ATTN_BROADCAST, n & 2 ? Q * K : ATTN_BROADCAST, n & 4 ? K : ATTN_BROADCAST };
-        d.q_len = 0, d.bias.data = bias, d.backend = all[n / 8], memcpy(d.bias.stride, of, sizeof of);
+        if (n < 24) d.q_len = 0;
+        else d.batch = 0, g.dout.data = dout, g.dq.data = o;
+        d.bias.data = bias, d.backend = all[n / 8 % 3], memcpy(d.bias.stride, of, sizeof of);
         for (int64_t i = 0; i < COUNT(dbias); i++) dbias[i] = 3;
         g.dk.data = dk, g.dv.data = dv, g.dbias = dbias;
         assert_int_equal(attn_backward(&d, &g), ATTN_OK);
@@ -749,7 +822,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_scale), cmocka_unit_test(test_tiny_scale), cmocka_unit_test(test_softcap), cmocka_unit_test(test_far_sink), cmocka_unit_test(test_lowest_bias),
         cmocka_unit_test(test_dbias_dropout), cmocka_unit_test(test_dropout_rate), cmocka_unit_test(test_shared_dbias), cmocka_unit_test(test_shared_slot), cmocka_unit_test(test_append_tiny), cmocka_unit_test(test_append_bits), cmocka_unit_test(test_idle_rotary),
-        cmocka_unit_test(test_empty_sink), cmocka_unit_test(test_no_queries), cmocka_unit_test(test_traps), cmocka_unit_test(test_infinite_sink),
+        cmocka_unit_test(test_empty_sink), cmocka_unit_test(test_no_queries), cmocka_unit_test(test_grouped_dbias), cmocka_unit_test(test_bias_alone), cmocka_unit_test(test_append_scales), cmocka_unit_test(test_traps), cmocka_unit_test(test_infinite_sink),
         cmocka_unit_test(test_huge), cmocka_unit_test(test_many_iterations), cmocka_unit_test(test_freed_pages),
         cmocka_unit_test(test_workspace), cmocka_unit_test(test_unused_stride), cmocka_unit_test(test_million_keys), cmocka_unit_test(test_refused), cmocka_unit_test(test_unit_ends), cmocka_unit_test(test_drawn_ends),
     };

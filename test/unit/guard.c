@@ -194,6 +194,61 @@ static void test_append(void **state)
     }
 }
 
+/* Parts of rows, of every type and of dims that end within a line, and their lse. */
+static void test_merge(void **state)
+{
+    enum { ROWS = 3, PARTS = 3 };
+    static const int64_t dims[] = { 1, 5, 16, 17, 63, 64, 65, 100, 128, 130 };
+    (void)state;
+    for (at_end = 0; at_end < 2; at_end++)
+        for (int64_t n = 0; n < COUNT(dims); n++)
+            for (int type = ATTN_F32; type <= ATTN_F64; type++) {
+                const size_t size = (size_t)dtype_bytes(type, ROWS * dims[n]);
+                attn_in part[PARTS] = { { 0 } };
+                const float *lse[PARTS];
+                float *sums[PARTS];
+                attn_desc d = { 0 };
+                for (int p = 0; p < PARTS; p++) {
+                    void *data = guarded_get(size);
+                    lse[p] = sums[p] = guarded_get(ROWS * 4);
+                    for (int64_t i = 0; i < ROWS * dims[n]; i++) element_put(data, type, i, 2);
+                    for (int i = 0; i < ROWS; i++) sums[p][i] = (float)p;
+                    part[p].data = data, part[p].dtype = type;
+                }
+                void *o = guarded_get(size);
+                d.batch = d.heads = 1, d.q_len = ROWS, d.head_dim = dims[n], d.o.data = o, d.o.dtype = type, d.lse = guarded_get(ROWS * 4);
+                assert_ok(attn_merge(&d, PARTS, part, lse));
+                for (int64_t i = 0; i < ROWS * dims[n]; i++) assert_true(fabs(element_get(o, type, i) - 2) <= 1e-6);
+                guarded_put(o, size), guarded_put(d.lse, ROWS * 4);
+                for (int p = 0; p < PARTS; p++) guarded_put((void *)(uintptr_t)part[p].data, size), guarded_put(sums[p], ROWS * 4);
+            }
+}
+
+/* The workspace of calls that need one for more than a tile: just as large as attn_query says, of so many threads and heads. */
+static void test_workspace(void **state)
+{
+    enum { KEYS = 64, DIM = 64, MOST = 5 };
+    static float cache[2][MOST * KEYS * MOST * DIM], fresh[2][MOST * 8 * MOST * DIM], q[MOST * 8 * MOST * DIM], o[MOST * 8 * MOST * DIM];
+    static const int32_t used[MOST] = { 0 };
+    (void)state;
+    at_end = 1;
+    for (int n = 0; n < 4 * 4 * 3; n++) {
+        attn_desc d = { 0 };
+        attn_plan plan;
+        d.threads = 1 + n % 4, d.batch = 1 + n / 4 % 4 / 2 * (MOST - 1), d.heads = 1 + n / 4 % 2 * (MOST - 1), d.q_len = n / 16 * 4, d.kv_len = KEYS, d.head_dim = DIM;
+        d.q.data = q, d.o.data = o, d.k.data = d.append.k_cache = cache[0], d.v.data = d.append.v_cache = cache[1], d.seq.used_k = used;
+        d.append.k.data = fresh[0], d.append.v.data = fresh[1], d.append.len = 8;
+        for (int b = 0; b < 3; b++) {
+            d.backend = b == 0 ? "flash" : b == 1 ? "standard" : "reference";
+            assert_ok(attn_query(&d, NULL, &plan));
+            const size_t room = (plan.workspace_size + 63) / 64 * 64;      /* it begins at a line */
+            d.workspace = guarded_get(room), d.workspace_size = plan.workspace_size;
+            assert_ok(attn_forward(&d));
+            guarded_put(d.workspace, room);
+        }
+    }
+}
+
 /* The guard itself works: the byte behind and the byte before cannot be touched. */
 static void test_guard(void **state)
 {
@@ -213,6 +268,6 @@ static void test_guard(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = { cmocka_unit_test(test_guard), cmocka_unit_test(test_convert), cmocka_unit_test(test_caches), cmocka_unit_test(test_planes), cmocka_unit_test(test_append) };
+    const struct CMUnitTest tests[] = { cmocka_unit_test(test_guard), cmocka_unit_test(test_convert), cmocka_unit_test(test_caches), cmocka_unit_test(test_planes), cmocka_unit_test(test_append), cmocka_unit_test(test_merge), cmocka_unit_test(test_workspace) };
     return RUN_ROWS(rows, test_row) + cmocka_run_group_tests_name("caches and conversions", tests, NULL, NULL);
 }

@@ -337,27 +337,32 @@ static void test_pool_mode(void **state)
     enum { TOKENS = 128, N = 2 * TOKENS * HEADS * DIM };
     static float data[3][N], o[N], tables[TOKENS * DIM / 2];
     static const int32_t used[2] = { 0, 0 };
-    static uint16_t caches[2][2][N];
+    static const int types[] = { ATTN_BF16, ATTN_F32, ATTN_INT8 };
+    static float caches[2][2][N], scales[2][2][N / DIM];
     int runs = 0;
     attn_pool pool = { upward, &runs, 3 };
     uint64_t r = 10;
     (void)state;
     for (int64_t i = 0; i < N; i++) data[0][i] = (float)random_gauss(&r), data[1][i] = (float)random_gauss(&r), data[2][i] = (float)random_gauss(&r);
     for (int64_t i = 0; i < COUNT(tables); i++) tables[i] = (float)cos((double)i);
-    for (int own = 0; own < 2; own++) {
+    for (int n = 0; n < 2 * COUNT(types); n++) {
+        const int own = n % 2;
         attn_desc d = { 0 };
         d.batch = 2, d.heads = d.kv_heads = HEADS, d.head_dim = DIM, d.q_len = d.kv_len = TOKENS, d.backend = "flash";
         d.q.data = data[0], d.k.data = caches[own][0], d.v.data = caches[own][1], d.o.data = o;
-        d.k.dtype = d.v.dtype = ATTN_BF16;
+        d.k.dtype = d.v.dtype = types[n / 2];
+        if (types[n / 2] == ATTN_INT8) d.k.scale = d.append.k_scale = scales[own][0], d.v.scale = d.append.v_scale = scales[own][1];
         d.seq.used_k = used;
         d.append.len = TOKENS, d.append.k.data = data[1], d.append.v.data = data[2];
         d.append.k_cache = caches[own][0], d.append.v_cache = caches[own][1];
         d.append.rotary_cos = d.append.rotary_sin = tables, d.append.rotary_dim = DIM, d.append.rotary_rows = TOKENS;
         d.threads = own ? 0 : 1, d.pool = own ? &pool : NULL;
         assert_ok(attn_forward(&d));
+        if (!own) continue;
+        assert_true(runs >= 2 && runs < 1000);              /* append and attention; no task left another mode */
+        assert_memory_equal(caches[1], caches[0], sizeof caches[0]), assert_memory_equal(scales[1], scales[0], sizeof scales[0]);
+        runs = 0;
     }
-    assert_true(runs >= 2 && runs < 1000);                  /* append and attention; no task left another mode */
-    assert_memory_equal(caches[1], caches[0], sizeof caches[0]);
 
     static float merged[2][N], lse[4][2 * TOKENS * HEADS];
     attn_in parts[4] = { { 0 } };

@@ -683,6 +683,39 @@ static void test_behind_the_last(void **unused)
         }
 }
 
+/* ---- heads that look at few of their keys wait for the others: as many as the workspace has room for, which is as large as attn_query says ---- */
+static void test_kept_heads(void **unused)
+{
+    enum { HEADS = 4, SEQUENCES = 4, KEYS = 2048, DIM = 128, PAIRS = HEADS * SEQUENCES, BEHIND = 1 << 20 };
+    static char codes[2][PAIRS * KEYS * DIM / HALF * PIECE];
+    static float scale[PAIRS * KEYS], q[PAIRS * DIM], o[PAIRS * DIM], want[PAIRS * DIM], cert[PAIRS];
+    uint64_t r = 23;
+    (void)unused;
+    fill_codes(codes[0], codes[1], sizeof codes[0], &r);
+    for (int64_t j = 0; j < PAIRS * KEYS; j++) scale[j] = 0.004f;
+    for (int64_t i = 0; i < PAIRS * DIM; i++) q[i] = (float)(4 * (random_unit(&r) - 0.5));
+    for (int batch = 1; batch <= SEQUENCES; batch++)
+        for (int threads = 1; threads <= 3; threads += 2) {
+            attn_desc d = { 0 };
+            attn_plan plan;
+            d.batch = batch, d.heads = d.kv_heads = HEADS, d.q_len = 1, d.kv_len = KEYS, d.head_dim = DIM, d.threads = threads;
+            d.q.data = q, d.k.data = codes[0], d.v.data = codes[1], d.o.data = want, d.k.dtype = d.v.dtype = ATTN_INT16, d.k.scale = d.v.scale = scale;
+            d.backend = "flash";
+            assert_ok(attn_forward(&d));
+            d.o.data = o, d.cert = cert, d.tolerance = 0.01f, d.backend = "adaptive";
+            assert_ok(attn_query(&d, NULL, &plan));
+            char *room = unit_get(plan.workspace_size + BEHIND + 64), *workspace = room + (64 - (uintptr_t)room % 64) % 64;
+            memset(workspace, 0x5b, plan.workspace_size + BEHIND);
+            d.workspace = workspace, d.workspace_size = plan.workspace_size;
+            assert_ok(attn_forward(&d));
+            for (int64_t i = 0; i < BEHIND; i++)
+                if (workspace[plan.workspace_size + (size_t)i] != 0x5b) fail_msg("%d sequences, %d threads: byte %d behind the workspace", batch, threads, (int)i);
+            for (int64_t i = 0; i < batch * HEADS * DIM; i++)
+                if (!(fabs((double)o[i] - (double)want[i]) <= (double)cert[i / DIM] + 1e-6)) fail_msg("%d sequences: o[%d] = %g, not %g", batch, (int)i, (double)o[i], (double)want[i]);
+            unit_put(room, plan.workspace_size + BEHIND + 64);
+        }
+}
+
 /* ---- a row of a group that is no number leaves the others as they are ---- */
 static void test_bad_row(void **unused)
 {
@@ -833,7 +866,7 @@ static void test_light_among_heavy(void **unused)
 int main(void)
 {
     const struct CMUnitTest tests[] = { cmocka_unit_test(test_codes), cmocka_unit_test(test_layouts), cmocka_unit_test(test_append), cmocka_unit_test(test_overlap),
-        cmocka_unit_test(test_across), cmocka_unit_test(test_scales), cmocka_unit_test(test_scales_seen), cmocka_unit_test(test_worst_key), cmocka_unit_test(test_far_key), cmocka_unit_test(test_far_maximum), cmocka_unit_test(test_window), cmocka_unit_test(test_padding), cmocka_unit_test(test_many_keys), cmocka_unit_test(test_skipped), cmocka_unit_test(test_bad_row), cmocka_unit_test(test_behind_the_last), cmocka_unit_test(test_one_of_two), cmocka_unit_test(test_all_read), cmocka_unit_test(test_within_f16), cmocka_unit_test(test_told), cmocka_unit_test(test_exact_cert), cmocka_unit_test(test_absolute), cmocka_unit_test(test_rows_for_dims),
+        cmocka_unit_test(test_across), cmocka_unit_test(test_scales), cmocka_unit_test(test_scales_seen), cmocka_unit_test(test_worst_key), cmocka_unit_test(test_far_key), cmocka_unit_test(test_far_maximum), cmocka_unit_test(test_window), cmocka_unit_test(test_padding), cmocka_unit_test(test_many_keys), cmocka_unit_test(test_skipped), cmocka_unit_test(test_bad_row), cmocka_unit_test(test_kept_heads), cmocka_unit_test(test_behind_the_last), cmocka_unit_test(test_one_of_two), cmocka_unit_test(test_all_read), cmocka_unit_test(test_within_f16), cmocka_unit_test(test_told), cmocka_unit_test(test_exact_cert), cmocka_unit_test(test_absolute), cmocka_unit_test(test_rows_for_dims),
         cmocka_unit_test(test_weights_between_codes), cmocka_unit_test(test_sums_of_many_dims), cmocka_unit_test(test_chunks_left_out), cmocka_unit_test(test_light_among_heavy) };
     return cmocka_run_group_tests_name("planes", tests, NULL, NULL);
 }

@@ -413,12 +413,12 @@ static void test_adaptive_chosen(void **state)
     while (fgets(flags, sizeof flags, f)) vnni |= strstr(flags, "avx512_vnni") != NULL;
     fclose(f);
     const int avx2 = !strcmp(attn_isa(), "avx2"), bytes = wide ? vnni : avx2, codes = bytes || !strcmp(attn_isa(), "portable");
-    for (int n = 0; n < 6; n++) {               /* of few keys, of many; rows whose keys are split */
-        const int named = n % 2, many = n / 2 == 1;
-        const char *kernel = named || (wide && vnni) ? "adaptive_int16" : many && bytes ? "adaptive_filter" : NULL;
+    for (int n = 0; n < 12; n++) {              /* of few keys, of many; rows whose keys are split; the same of few dims */
+        const int named = n % 2, many = n / 2 % 3 == 1, dims = n < 6 ? 64 : 16;
+        const char *kernel = named || (wide && vnni && dims == 64) ? "adaptive_int16" : many && bytes ? "adaptive_filter" : NULL;
         attn_desc d = { 0 };
         attn_plan plan;
-        d.batch = d.heads = 1, d.q_len = n / 2 == 2 ? 256 : 2048, d.kv_len = n / 2 == 0 ? 2047 : 2048, d.head_dim = 64, d.tolerance = 0.01f;
+        d.batch = d.heads = 1, d.q_len = n / 2 % 3 == 2 ? 256 : 2048, d.kv_len = n / 2 % 3 == 0 ? 2047 : 2048, d.head_dim = dims, d.tolerance = 0.01f;
         d.backend = named ? "adaptive" : NULL;
         const attn_status got = attn_query(&d, NULL, &plan), want = named && !codes ? ATTN_ERR_DECLINED : ATTN_OK;
         if (got != want) fail_msg("%s on %s: %s, %s", named ? "adaptive" : "auto", attn_isa(), attn_status_name(got), plan.why);
@@ -487,11 +487,14 @@ static void test_too_large(void **state)
 }
 
 /* ------------------------------------------------------------------------------------------ the environment */
+#define LONGEST_NAME "thirty_one_letters_of_a_backend"
 static int child(void)                          /* prints the backend and the ISA, or the status */
 {
     problem p = problem_make(&plain, 6);
     attn_plan plan;
     attn_status s;
+    const attn_backend longest = { LONGEST_NAME, ATTN_ABI, third_plan, third_run, &other, NULL, NULL, NULL, NULL };
+    assert_ok(attn_register(&longest));
     if (getenv("UNIT_DESC")) p.d.backend = getenv("UNIT_DESC");
     if (getenv("UNIT_DEFAULT")) attn_set_default(getenv("UNIT_DEFAULT"));
     s = attn_query(&p.d, NULL, &plan);
@@ -544,6 +547,9 @@ static void test_environment(void **state)
     assert_child("auto", NULL, NULL, NULL, "flash own", NULL);
     assert_child("", NULL, NULL, NULL, "flash own", NULL);
     assert_child("nonesuch", NULL, NULL, NULL, "ATTN_ERR_BACKEND_UNKNOWN", NULL);
+    assert_child(LONGEST_NAME, NULL, NULL, NULL, LONGEST_NAME, NULL);
+    assert_child(LONGEST_NAME "z", NULL, NULL, NULL, "ATTN_ERR_BACKEND_UNKNOWN", NULL);
+    assert_child(NULL, NULL, LONGEST_NAME "z", NULL, "ATTN_ERR_BACKEND_UNKNOWN", NULL);
     assert_child("standard", NULL, "reference", NULL, "reference", NULL);       /* the description goes first */
     assert_child("reference", NULL, NULL, "standard", "reference", NULL);       /* then the environment, then the default */
     assert_child(NULL, NULL, NULL, "standard", "standard", NULL);

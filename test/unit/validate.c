@@ -457,6 +457,8 @@ static void no_data(context *c)
     X(ERR_PAGE_RANGE, beyond, FORWARD, paged(c), c->t->table[3] = 5) \
     X(ERR_PAGE_RANGE, negative, FORWARD, paged(c), c->t->table[0] = -1) \
     X(ERR_PAGE_RANGE, appended_to, FORWARD, append(c), paged(c), d->append.len = 1, c->t->table[2] = 5) \
+    X(ERR_PAGE_RANGE, first_appended_to, FORWARD, append(c), paged(c), used(c, 0), d->append.len = 1, c->t->table[0] = -1) \
+    X(ERR_PAGE_RANGE, only_appended_to, FORWARD, append(c), paged(c), used(c, 2), c->t->start[0] = 2, d->seq.start_k = c->t->start, d->append.len = 2, c->t->table[1] = 5) \
     X(ERR_PAGE_TWICE, same_last_page, FORWARD, append(c), paged(c), used(c, 3), c->t->table[4] = 2, c->t->table[5] = 0) \
     X(ERR_APPEND_USED, without_used_k, FORWARD, append(c), d->seq.used_k = NULL) \
     X(ERR_APPEND_CU, cu_k, FORWARD, append(c), packed(c)) \
