@@ -8464,6 +8464,7 @@ static int attn__int16_worth(const attn__adaptive *job, const attn__rows *u, con
     const attn_desc *d = job->d;
     int64_t first, last;
     t->spectrum->known = 0;
+    t->spectrum->longer = attn__float(0x7f800000u);
     attn__rows_see(d, &u->s, attn__row_query(u, 0), attn__row_query(u, u->rows - 1), &first, &last);
     if (first >= last) return 1;
     const float square = attn__int16_sample(u, t, first, last);
@@ -8475,7 +8476,6 @@ static int attn__int16_worth(const attn__adaptive *job, const attn__rows *u, con
     const double limit = (double)d->tolerance * (d->flags & ATTN_TOLERANCE_ABSOLUTE ? 1 : most);
     const int eased = attn__samples(job, u) > 0;
     double length[32];
-    t->spectrum->longer = attn__float(0x7f800000u);
     /* most keys are beyond codes; squares of values are 0, or they are */
     if (!attn__finite(square) || limit < 1e-16) return 0;
     /* a row of codes is wrong by about half its NORM-th part for each sqrt(dim / 3) */
