@@ -43,9 +43,10 @@ LINK = $(HIPCC) $(if $(NVCC),-Xcompiler) -pthread
 build/attn_hip.o: attn_hip.c attn.h build/compiler.by $(if $(findstring hipsim,$(HIPCC)),| hipsim)
 	$(HIPCC) -x $(if $(NVCC),cu,hip) $(HIPFLAGS) -c attn_hip.c -o $@
 endif
+COMPILERS = $(subst ','\'',$(CC) $(CFLAGS) $(HIPCC) $(HIPFLAGS))
 build/compiler.by: force
 	@mkdir -p build
-	@echo '$(CC) $(CFLAGS) $(HIPCC) $(HIPFLAGS)' | cmp -s - $@ || echo '$(CC) $(CFLAGS) $(HIPCC) $(HIPFLAGS)' > $@
+	@echo '$(COMPILERS)' | cmp -s - $@ || echo '$(COMPILERS)' > $@
 .PHONY: force
 force:
 

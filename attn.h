@@ -3516,7 +3516,7 @@ typedef struct attn__kernels {
     double (*decode_limit)(const struct attn__decode *p, int64_t r);
     double (*decode_loss)(
         const struct attn__decode *p, int64_t r, float least, int64_t step, int join);
-    double (*decode_rest)(const struct attn__decode *p, int64_t r);
+    double (*decode_rest)(const struct attn__decode *p, int64_t r, double all);
     int (*decode_whole_chunks)(const struct attn__decode *p);
     void (*decode_correct)(const struct attn__decode *p, const struct attn__listed *l, int64_t j0);
     void (*decode_gather)(
@@ -8528,9 +8528,12 @@ static void attn__int16_rows(const attn__adaptive *job, const attn__rows *u, con
     const attn__kernels *isa = attn__isa();
     const attn_desc *d = job->d;
     attn__int16_group g;
-    int64_t first, last, chunks = 0;
-    double longest = 0;
+    int64_t first, last;
+    double longest = 0, least = 1e300;
     attn__rows_see(d, &u->s, attn__row_query(u, 0), attn__row_query(u, u->rows - 1), &first, &last);
+    int64_t chunks = attn__ceil_div(
+        last - first / ATTN__INT16_CHUNK * ATTN__INT16_CHUNK, ATTN__INT16_CHUNK); /* to come */
+    const double all = (double)chunks;
     isa->int16_q(job, u, t, 0);
     memset(t->O, 0, (size_t)(job->rows_pad * job->v_pad) * sizeof *t->O);
     attn__no_columns(job, t);
@@ -8541,9 +8544,13 @@ static void attn__int16_rows(const attn__adaptive *job, const attn__rows *u, con
                       ke = attn__min(kb + job->BN, last);
         attn__int16_pack(job, u, t, kb, k0, ke, 0);
         /* a long key, which few are and none was looked at, makes those of its chunk coarse */
-        for (int64_t j0 = k0; j0 < ke; j0 += ATTN__INT16_CHUNK, chunks++)
-            longest += (double)t->chunk[(j0 - kb) / ATTN__INT16_CHUNK].k_most;
-        if (longest > (double)t->spectrum->longer * (double)chunks) {
+        for (int64_t j0 = k0; j0 < ke; j0 += ATTN__INT16_CHUNK, chunks--) {
+            const double k_most = (double)t->chunk[(j0 - kb) / ATTN__INT16_CHUNK].k_most;
+            longest += k_most;
+            least = k_most < least ? k_most : least;
+        }
+        /* the others no longer than the shortest */
+        if (longest + least * (double)chunks > (double)t->spectrum->longer * all) {
             for (int64_t r = 0; r < u->rows; r++) t->cert[r] = ATTN__FAILED;
             return;
         }
@@ -9226,19 +9233,12 @@ static int attn__decode_left_out(const attn__decode *p, int64_t r, int64_t j0, d
 }
 /* The levels of keys for row r, whose weights sum up to `all`, by which it loses `most` at most beside
  * what is lost where all bytes are read: a threshold is estimated, then made sure of. A lower one asks
- * for no key less. Returns 0 where that alone is too much: prices have the largest value in place of
- * o, which it is where one key has all weight, and far less where many have. */
+ * for no key less. Returns 0 where that alone is too much, as far as that is known without values. */
 static int attn__decode_levels(const attn__decode *p, int64_t r, double all, double most) {
     const attn__kernels *isa = attn__isa();
     const double least = attn__decode_price(p, r);
-    double low = most / (double)(4 * (p->last - p->first)), high = most, top = 0;
-    for (int64_t j0 = p->first; j0 < p->last; j0 += ATTN__THIN_CHUNK) {
-        const double here = (double)p->chunk[j0 / ATTN__THIN_CHUNK].row[r].most;
-        top = here > top ? here : top;
-    }
-    if (!(least * (1 + top / all) <= 2.2 * most) &&
-        !(isa->decode_rest(p, r) * (1 + top / all) <= 2.2 * most))
-        return 0;
+    double low = most / (double)(4 * (p->last - p->first)), high = most;
+    if (!(least <= most) && !(isa->decode_rest(p, r, all) <= 0.8 * most)) return 0;
     for (int i = 0; i < 7; i++) {
         const double middle = attn__sqrt(low * high);
         *(isa->decode_loss(p, r, (float)middle, 8, 0) <= most ? &low : &high) = middle;
@@ -15853,20 +15853,28 @@ static double ATTN__(decode_loss)(
     }
     return loss + attn__product64((double)ATTN__(reduce_add)(sum), (double)step);
 }
-/* What row r loses where all bytes are read, by the codes of q. */
-static double ATTN__(decode_rest)(const attn__decode *p, int64_t r) {
+/* About what row r, whose weights sum up to `all`, loses where all bytes are read, by the codes of q: as
+ * the certificate has it, but for o, which is not known: taken for the mean of the largest |v_j| times the
+ * root of the sum of squared weights, as where values are of all signs. */
+static double ATTN__(decode_rest)(const attn__decode *p, int64_t r, double all) {
     const ATTN__V zero = ATTN__(set1)(0);
-    double all = 0;
+    double off = 0, far = 0, size = 0, squares = 0;
     for (int64_t j0 = p->first; j0 < p->last; j0 += ATTN__THIN_CHUNK) {
-        ATTN__V sum = zero;
+        ATTN__V sum[4] = {zero, zero, zero, zero};
         for (int64_t j = j0; j < attn__min(j0 + ATTN__THIN_CHUNK, p->last); j += ATTN__W) {
             const ATTN__(prices) x = ATTN__(decode_prices)(p, r, j);
-            const ATTN__V lost = x.weight * (x.most + ATTN__(set1)(p->range[r]));
-            sum = sum + ATTN__(pick)(zero, x.weight, lost * x.rest, zero);
+            const ATTN__V rest = ATTN__(pick)(zero, x.weight, x.weight * x.rest, zero);
+            sum[0] = sum[0] + rest;
+            sum[1] = sum[1] + ATTN__(pick)(zero, x.weight, rest * x.most, zero);
+            sum[2] = ATTN__(fma)(x.weight, x.most, sum[2]);
+            sum[3] = ATTN__(fma)(x.weight, x.weight, sum[3]);
         }
-        all += (double)ATTN__(reduce_add)(sum);
+        off += (double)ATTN__(reduce_add)(sum[0]);
+        far += (double)ATTN__(reduce_add)(sum[1]);
+        size += (double)ATTN__(reduce_add)(sum[2]);
+        squares += (double)ATTN__(reduce_add)(sum[3]);
     }
-    return all;
+    return far + off * (size / all) * (attn__sqrt(squares) / all);
 }
 /* The tolerance of row r: a share of the largest |v| of the key with the largest scale, which is no
  * more than the largest that it sees; range[r]. Its weights are there. */

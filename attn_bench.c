@@ -8809,7 +8809,7 @@ static int deliver(bench *b, const baseline *old) {
     end_document();
     if (b->opt.repeated && !interrupted) fputs(BASELINE_END, document);
     if (old->count && !strcmp(b->writer->name, "csv")) print_comparisons(stderr, b);
-    if (!strcmp(b->writer->name, "csv")) print_missed(stderr, b);
+    if (!strcmp(b->writer->name, "csv") && !b->opt.repeated) print_missed(stderr, b);
     if (fflush(document) || ferror(document) || b->broken)
         bad = refuse("stdout: %s", strerror(b->broken ? b->broken : errno));
     if (b->opt.output_dir && (b->row_count || !b->broken)) {
