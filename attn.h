@@ -178,13 +178,14 @@
    is guessed from some queries and keys before anything is packed, or follows from the scores by the
    high bytes. Refused: backward, device tensors, MPI, attn_merge, registered backends.
    Integers are for AVX-512 VNNI. They pay for prefill, from 640 tokens on, at a tolerance of 0.01:
-   1.2 to 1.6 times as fast, less where causal or with fewer than 64 dims, not below 24; at 0.001 where there are 1024
-   keys and more, head_dim is at most 256 and rows look at many of their keys: 1.1 to 1.4 times (Zen 4,
-   below 4096 keys: 0.85 to 1.25). Decode from int16 at 0.01 is 1.1 to 3 times as
+   1.2 to 1.6 times as fast, less where causal or with fewer than 64 dims, and not below 24; at 0.001
+   where there are 1024 keys and more, head_dim is at most 256 and rows look at many of their keys: 1.1
+   to 1.4 times (Zen 4, below 4096 keys: 0.85 to 1.25). Decode from int16 at 0.01 is 1.1 to 3 times as
    fast as without a tolerance where rows look at few of their keys; where they look at all, as fast
    with one row of 128 dims and up to 1.3 times slower with 4; 1.3 to 1.4 times slower where scores are
-   too large for the codes of q, which is known before values are read. It is compared with the exact decode
-   of the same cache, which takes longer than one of f32 where that is in the processor's caches, and
+   too large for the codes of q, which is mostly known before values are read. It is compared with the
+   exact decode of the same cache, which takes longer than one of f32 where that is in the processor's
+   caches, and
    is done of up to 1 row of 64 dims, 4 of 128, 8 of 256. Integers do not pay at 0.0005 and below,
    nor where scale |q| |k| is beyond some 50. Keys are left out, on AVX2 too, of 257 rows and more
    against 2048 keys and more, where rows look at few of their keys: that pays at 0.001 nearly as at
