@@ -15859,7 +15859,7 @@ static double ATTN__(decode_loss)(
  * root of the sum of squared weights, as where values are of all signs. */
 static double ATTN__(decode_rest)(const attn__decode *p, int64_t r, double all) {
     const ATTN__V zero = ATTN__(set1)(0);
-    double off = 0, far = 0, size = 0, squares = 0;
+    double off = 0, apart = 0, size = 0, squares = 0;
     for (int64_t j0 = p->first; j0 < p->last; j0 += ATTN__THIN_CHUNK) {
         ATTN__V sum[4] = {zero, zero, zero, zero};
         for (int64_t j = j0; j < attn__min(j0 + ATTN__THIN_CHUNK, p->last); j += ATTN__W) {
@@ -15871,11 +15871,11 @@ static double ATTN__(decode_rest)(const attn__decode *p, int64_t r, double all) 
             sum[3] = ATTN__(fma)(x.weight, x.weight, sum[3]);
         }
         off += (double)ATTN__(reduce_add)(sum[0]);
-        far += (double)ATTN__(reduce_add)(sum[1]);
+        apart += (double)ATTN__(reduce_add)(sum[1]);
         size += (double)ATTN__(reduce_add)(sum[2]);
         squares += (double)ATTN__(reduce_add)(sum[3]);
     }
-    return far + off * (size / all) * (attn__sqrt(squares) / all);
+    return apart + off * (size / all) * (attn__sqrt(squares) / all);
 }
 /* The tolerance of row r: a share of the largest |v| of the key with the largest scale, which is no
  * more than the largest that it sees; range[r]. Its weights are there. */
