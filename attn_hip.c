@@ -63,6 +63,8 @@
  *   LAID OUT so, a dout of another type than q, and the gradients of f16 on gfx90a, whose unit of 16
  *   bits takes subnormals for 0. A backward with masks, of rows that follow each other backwards or
  *   are no multiples of 16 bytes, or of dims that are no multiples of 8, makes each weight alone.
+ *   Of f16 with an o of another type tiles with weights below 2^-26 of a row's largest take 1.5 to 2.5
+ *   times as long.
  * LAID OUT  as rows of one type before they are read, by every kernel but that of DECODE: pages in
  *   device memory; q, k and v of different types, codes among them, then all three in f32; so too
  *   16-bit caches with rotary embedding, whose q stays in f32. The bits are those of the same keys in
@@ -81,9 +83,9 @@
  *   much for an element of 64 or more, or not finite: of q in its own row, of k or v in all rows of
  *   the workgroups that meet it, up to 256 each, seen or hidden by a mask. There elements below
  *   2^-14 count as 0: for v o is off by up to 2^-14, for q or k a score by up to 2^-14 |scale| times
- *   the sum of |k| or |q|. Other units of f16 have P times 2^12: a weight below 2^-26 of its row's
- *   largest loses bits, one below 2^-36 counts as 0, which an o of f32 or bf16 shows where v of the
- *   larger ones is 0. Gradients of f16 lose those below 2^-25 of the largest of their row or key.
+ *   the sum of |k| or |q|. f16 has P times 2^12: where v of the larger weights is 0, those below 2^-26
+ *   of a row's largest, on gfx90a, or 2^-36 are missing from an o of f16, and those below 2^-104 from
+ *   every other. Gradients of f16 lose those below 2^-25 of the largest of their row or key.
  *   A score that its bias or ALiBi takes beyond FLT_MAX counts as FLT_MAX, of its sign: such keys
  *   weigh the same. With -ffast-math, which clang has no pragma against on GPUs, NaN and infinity
  *   may not show.
@@ -655,6 +657,7 @@ struct gpu_mfma : gpu_half_operand, gpu_one_column<32> {
         WAVE = 64,
         QUERIES = 1,
         SCORES_START_AT_MAX = 0,
+        LIGHT_DIMS = 128,
         LATE_V = 0,
         RING = 2,
         STEPWISE = 1
@@ -766,7 +769,7 @@ template <> struct gpu_unit<UNIT_FMA> : gpu_wmma, gpu_half_operand {
 };
 /* gfx11, wave32. A: row l % 16, all k, the same in both halves; D: row 2r + l / 16. */
 template <> struct gpu_unit<UNIT_WMMA11> : gpu_wmma {
-    enum { LATE_V = 1, RING = 2, STEPWISE = 1 };
+    enum { LATE_V = 1, RING = 2, STEPWISE = 1, LIGHT_DIMS = 64 };
     typedef gpu_u32x8 operand, weights;
     __device__ static int left_row(int lane) { return (lane & 1) << 3 | (lane & 14) >> 1; }
     __device__ static int chunk(int) { return 0; }
@@ -799,7 +802,7 @@ template <> struct gpu_unit<UNIT_WMMA11> : gpu_wmma {
 
 /* gfx12, wave32. A: row l % 16, k = 8 (e / 4) + 4 (l / 16) + e % 4; D: row 8 (l / 16) + r. */
 template <> struct gpu_unit<UNIT_WMMA12> : gpu_wmma, gpu_half_operand {
-    enum { LATE_V = 0, RING = 4, STEPWISE = 1 };
+    enum { LATE_V = 0, RING = 4, STEPWISE = 1, LIGHT_DIMS = 128 };
     __device__ static int left_row(int lane) { return lane & 15; }
     __device__ static int chunk(int lane) { return lane / TILE; }
     __device__ static int left_chunk(int lane) { return chunk(lane); }
@@ -908,14 +911,15 @@ struct gpu_tensor {
 };
 
 /* What a kernel must be able to do beside visible ranges; a plain one has none of them. MASK_SCALE:
-   a scale outside (2^-100, 2^100). */
+   a scale outside (2^-100, 2^100); MASK_LIGHT: an o that shows f16's light weights (gpu_light). */
 enum {
     MASK_SOFTCAP = 1,
     MASK_BIAS = 2,
     MASK_BOOL = 4,
     MASK_ALIBI = 8,
     MASK_DROPOUT = 16,
-    MASK_SCALE = 32
+    MASK_SCALE = 32,
+    MASK_LIGHT = 64
 };
 
 /* A call of few rows and many keys has few workgroups, one for each head and query tile. So the
@@ -3006,6 +3010,38 @@ template <int DTYPE> struct gpu_p_bias {
     }
 };
 
+/* f16 has few bits for weights below 2^-14, which is 2^-26 of a row's largest, and none below 2^-24:
+   an o of another type shows that where v of the larger ones is 0. Where a tile has such weights they
+   are multiplied before the others, times 2^26, 2^52 or 2^78, by sums that are at that scale
+   meanwhile, which changes no bit of them: between two carries they are below 2^43. y is log 2 of
+   such a weight. */
+template <int DTYPE> struct gpu_light {
+    static constexpr int MASK = DTYPE == (int)ATTN_F16 ? MASK_LIGHT : 0, STEP = 26, LAST = 78;
+    static constexpr float LEAST = -14.0f, FROM = LEAST + STEP;
+    __device__ static float power(int by) { return __uint_as_float((uint32_t)(127 + by) << 23); }
+    /* Those of 2^by: y + by is below FROM and not below this. */
+    __device__ static float until(int by) { return by == LAST ? GPU_NEG_INF : LEAST; }
+    /* y, or 0 of a key that is not seen. */
+    __device__ static float seen(float y) { return y < -1e30f ? 0.0f : y; }
+    /* The weight of y + by, whose score is gone then, or 0 where it is not one of 2^by. */
+    __device__ static float take(float y, float until, float &score) {
+        const bool has = y < FROM && y >= until;
+        score = has ? GPU_NEG_INF : score;
+        return has ? gpu_exp2(y) : 0.0f;
+    }
+    /* The highest power that some lane of the wave has one of. */
+    __device__ static int first(float least) {
+        int by = 0;
+        GPU_UNROLL for (int n = STEP; MASK && n <= LAST; n += STEP)
+            if (goes_on(least, n)) by = n;
+        return by;
+    }
+    /* Has some lane of the wave one of 2^by or a higher power? least: the least of its y. */
+    __device__ static bool goes_on(float least, int by) {
+        return by <= LAST && gpu_wave_ballot(least + (float)by < FROM);
+    }
+};
+
 /* Is a row's maximum so far from 0 that a score's exponent by one multiply-add, which has its rounding
    error, could be well above 0? m is in log 2. Such a row subtracts the maximum first. */
 __device__ static inline bool gpu_far(float m) { return fabsf(m) > 0x1p20f; }
@@ -3137,7 +3173,7 @@ template <class S> struct gpu_flash16 {
         TILE = S::TILE,
         ACC = sizeof(acc) / 4,
         SCORES = S::KEY_TILES * ACC,
-        GENERAL = S::MASKS != 0,
+        GENERAL = (S::MASKS & ~MASK_LIGHT) != 0,
         FROM_MAX = U::SCORES_START_AT_MAX && !GENERAL
     };
 
@@ -3483,14 +3519,18 @@ template <class S> struct gpu_flash16 {
         GPU_UNROLL for (int tile = 0; tile < S::DIM_TILES; tile++)
             gpu_pin(o[tile]);
     }
+    /* Of scores: log 2 of their weights. */
+    template <class X> __device__ __forceinline__ X exponent(X x) const {
+        return GENERAL    ? (x - base) * scale + gpu_p_bias<S::DTYPE>::LOG2
+               : FROM_MAX ? x * scale
+                          : x * scale + shift;
+    }
     /* p of key step c in place of the scores; returns their right operand. */
     __device__ __forceinline__ operand weights(int c, gpu_f32x2 &sum) {
         gpu_f32x2 w[4];
         GPU_UNROLL for (int e = 0; e < 4; e++) {
             const gpu_f32x2 x = {GPU_SCORE(8 * c + 2 * e), GPU_SCORE(8 * c + 2 * e + 1)};
-            const gpu_f32x2 y = GENERAL    ? (x - base) * scale + gpu_p_bias<S::DTYPE>::LOG2
-                                : FROM_MAX ? x * scale
-                                           : x * scale + shift;
+            const gpu_f32x2 y = exponent(x);
             w[e].x = gpu_exp2(y.x);
             w[e].y = gpu_exp2(y.y);
             sum = c + e ? sum + w[e] : w[e];
@@ -3499,6 +3539,53 @@ template <class S> struct gpu_flash16 {
         GPU_UNROLL for (int e = 0; e < 4; e++)
             own[e] = gpu_truncate2<S::DTYPE>(w[e].x, w[e].y);
         return U::exchange(own);
+    }
+    /* The products of light weights (gpu_light), whose scores are -infinity then. Of a key step at a
+       time in the first registers, which then go round: the code is there once. */
+    __device__ __forceinline__ void products_light(uint32_t stage) {
+        typedef gpu_light<S::DTYPE> light;
+        float least = -GPU_NEG_INF;
+        GPU_UNROLL for (int n = 0; n < SCORES; n++)
+            least = fminf(least, GPU_SCORE(n));
+        if (!gpu_wave_ballot(exponent(least) < light::LEAST)) return;
+        least = 0.0f;
+        GPU_UNROLL for (int n = 0; n < SCORES; n++)
+            least = fminf(least, light::seen(exponent(GPU_SCORE(n))));
+        GPU_NO_UNROLL for (int by = light::STEP; light::goes_on(least, by); by += light::STEP) {
+            const float until = light::until(by), up = (float)by;
+            float sum = 0.0f;
+            GPU_UNROLL for (int tile = 0; tile < S::DIM_TILES; tile++)
+                o[tile] *= light::power(by);
+            GPU_NO_UNROLL for (int step = 0; step < S::KEY_STEPS; step++) {
+                gpu_u32x4 own;
+                float x[8], top = 0.0f;
+                GPU_UNROLL for (int e = 0; e < 4; e++) {
+                    float w[2];
+                    GPU_UNROLL for (int i = 0; i < 2; i++) {
+                        float &score = x[2 * e + i];
+                        score = GPU_SCORE(2 * e + i);
+                        w[i] = light::take(exponent(score) + up, until, score);
+                        top = fmaxf(top, w[i]);
+                        sum += w[i];
+                    }
+                    own[e] = gpu_truncate2<S::DTYPE>(w[0], w[1]);
+                }
+                GPU_UNROLL for (int n = 0; n < SCORES; n++)
+                    GPU_SCORE(n) = n + 8 < SCORES ? GPU_SCORE((n + 8) % SCORES) : x[n % 8];
+                if (!gpu_wave_ballot(top > 0.0f)) continue;
+                uint32_t from = stage;
+                gpu_pin(from); /* or addresses are kept through the loop of tiles */
+                const operand p = U::exchange(own);
+                GPU_UNROLL for (int tile = 0; tile < S::DIM_TILES; tile++) {
+                    o[tile] = U::template mma<S::DTYPE>(v_operand(from, tile, step), p, o[tile]);
+                    gpu_fence();
+                }
+            }
+            gpu_add_to(row_sum, sum_rest, sum * light::power(-by));
+            GPU_UNROLL for (int tile = 0; tile < S::DIM_TILES; tile++)
+                o[tile] *= light::power(-by);
+        }
+        if (S::RUNS_ON) take_first(stage, S::K_OPERANDS); /* so that none is kept meanwhile */
     }
     template <bool EDGE> __device__ __forceinline__ void scores(int32_t t, uint32_t stage) {
         const int32_t key0 = t * BN + 8 * (lane() / TILE);
@@ -3521,6 +3608,8 @@ template <class S> struct gpu_flash16 {
             GPU_UNROLL for (int n = 0; n < SCORES; n++)
                 GPU_SCORE(n) -= less;
         }
+        if constexpr (S::MASKS & gpu_light<S::DTYPE>::MASK)
+            if (!GENERAL || gpu_reload(arguments).o_dtype != ATTN_F16) products_light(stage);
         if (!S::RUNS_ON) take_first(stage, S::K_OPERANDS);
         GPU_UNROLL for (int step = 0; step < S::KEY_STEPS; step++) {
             const operand w = weights(step, sum);
@@ -3785,17 +3874,21 @@ __global__ void __launch_bounds__(S::THREADS, S::PER_SIMD) gpu_flash16_forward(g
     }
 }
 
-/* Rows of the table: affects speed, never results. Per shape: plain and aligned; plain,
-   for any alignment and stride, with the same bits but of a NaN; and everything that gpu_modify
-   does, for any alignment. */
+/* Rows of the table: affects speed, never results. Per shape: plain and aligned; of f16 the same for
+   an o of another type, up to as many dims as there are registers for; plain, for any alignment and
+   stride, with the same bits but of a NaN; and everything, masks too, for any alignment. */
 #define GPU_SHAPE_16(UNIT, DTYPE, D, WAVES, BN, MASKS, ALIGN) \
     gpu_shape16<UNIT, DTYPE, D, WAVES, BN, MASKS, ALIGN>
 #define GPU_ROW_16(name, UNIT, DTYPE, D, WAVES, BN, MASKS, ALIGN) \
     {name, UNIT, DTYPE, D, D, MASKS, GPU_SHAPE_16(UNIT, DTYPE, D, WAVES, BN, MASKS, ALIGN)::BM, \
         GPU_SHAPE_16(UNIT, DTYPE, D, WAVES, BN, MASKS, ALIGN)::THREADS, 0, ALIGN, \
         (const void *)gpu_flash16_forward<GPU_SHAPE_16(UNIT, DTYPE, D, WAVES, BN, MASKS, ALIGN)>},
+#define GPU_ROW_16_WIDE(name, UNIT, DTYPE, D, WAVES, BN) \
+    GPU_ROW_16(name, UNIT, DTYPE, D, WAVES, BN, \
+        (D > gpu_unit<UNIT>::LIGHT_DIMS ? 0 : gpu_light<DTYPE>::MASK), 16)
 #define GPU_ROWS_16_D(name, UNIT, DTYPE, D, WAVES, MASK_WAVES, BN) \
     GPU_ROW_16("flash_" name "_d" #D, UNIT, DTYPE, D, WAVES, BN, 0, 16) \
+    GPU_ROW_16_WIDE("flash_" name "_d" #D "_wide", UNIT, DTYPE, D, WAVES, BN) \
     GPU_ROW_16("flash_" name "_d" #D "_any", UNIT, DTYPE, D, MASK_WAVES, BN, 0, 2) \
     GPU_ROW_16("flash_" name "_d" #D "_masks", UNIT, DTYPE, D, MASK_WAVES, BN, ~0, 2)
 /*                                             D  waves  keys a tile */
@@ -6058,12 +6151,14 @@ struct gpu_shape_mma {
         UNIT = UNIT_,
         DTYPE = DTYPE_,
         D = D_,
-        WAVES = WAVES_,
-        BLOCKS = BLOCKS_,
+        MASKS = MASKS_,
+        /* beside light weights there are registers for half of that */
+        HALF = MASKS_ == (int)MASK_LIGHT,
+        BLOCKS = HALF ? 1 : BLOCKS_,
+        WAVES = WAVES_ * BLOCKS_ / BLOCKS,
         BN = BN_,
         Q_IN_LDS = Q_IN_LDS_,
-        OCCUPANCY = OCCUPANCY_,
-        MASKS = MASKS_,
+        OCCUPANCY = HALF ? OCCUPANCY_ / 2 : OCCUPANCY_,
         ALIGN = ALIGN_
     };
     enum {
@@ -6072,7 +6167,7 @@ struct gpu_shape_mma {
         WGMMA = UNIT_ == (int)UNIT_SM90,
         GROUP = WGMMA ? 4 : 1,                 /* warps that multiply together, and skip together */
         AHEAD = WGMMA && D_ == 128 && !MASKS_, /* scores of the next tile beside this one's rest */
-        BM = WAVES_ * ROWS,
+        BM = WAVES * ROWS,
         QUERIES = 2 * BLOCKS,
         STEPS = D / 16,
         KEY_TILES = BN / 8,
@@ -6100,7 +6195,7 @@ template <class S> struct gpu_flash_mma {
         QUERIES = S::QUERIES,
         SCORES = 2 * S::KEY_TILES,
         DIMS = 2 * S::DIM_TILES, /* of a row, in a lane */
-        GENERAL = S::MASKS != 0,
+        GENERAL = (S::MASKS & ~MASK_LIGHT) != 0,
         CUTS = D <= GPU_SUM_DIMS ? 1 : D / GPU_SUM_DIMS /* of a score's products */
     };
 
@@ -6119,6 +6214,7 @@ template <class S> struct gpu_flash_mma {
     float carried[QUERIES];    /* the m of what was carried; -infinity: nothing was */
     gpu_all_keys all[QUERIES]; /* with dropout */
     uint32_t bad;              /* not 0: some V was not finite */
+    bool lights;               /* of a general kernel: o shows light weights */
 
     const char *k_data, *v_data; /* key 0 of the head */
 
@@ -6265,10 +6361,11 @@ template <class S> struct gpu_flash_mma {
     }
     __device__ __forceinline__ static constexpr int key_of(int n) { return n / 2 * 8 + n % 2; }
 
-    /* The rows of a lane begin at `read`; 16 elements further is a step. */
-    __device__ __forceinline__ const char *step_of(uint32_t base, uint32_t read, int step) const {
+    /* The rows of a lane, of `rows` in all, begin at `read`; 16 elements further is a step. */
+    __device__ __forceinline__ const char *step_of(
+        uint32_t base, uint32_t read, int step, int rows = BN) const {
         return lds + base + (read ^ (uint32_t)(step & 3) << 5) +
-               (step >> 2) * (S::WGMMA ? S::BM * 128 : 128);
+               (step >> 2) * (S::WGMMA ? rows * 128 : 128);
     }
     /* Of 64 rows of K, or of 16 of V, that begin at `at` of LDS. */
     __device__ __forceinline__ uint64_t descriptor(uint32_t at) const {
@@ -6285,7 +6382,8 @@ template <class S> struct gpu_flash_mma {
             uint32_t(&a)[BLOCKS][4] = all[step];
             GPU_UNROLL for (int b = 0; b < BLOCKS; b++)
                 if (S::Q_IN_LDS) {
-                    gpu_ldmatrix<false>(a[b], step_of(queries + b * 16 * S::LINE, q_read, step));
+                    gpu_ldmatrix<false>(
+                        a[b], step_of(queries + b * 16 * S::LINE, q_read, step, S::BM));
                 } else {
                     GPU_UNROLL for (int e = 0; e < 4; e++)
                         a[b][e] = q[S::Q_IN_LDS ? 0 : b][S::Q_IN_LDS ? 0 : step][e];
@@ -6379,8 +6477,68 @@ template <class S> struct gpu_flash_mma {
                 sum_of(y, n) *= alpha;
         }
     }
+    /* Log 2 of a score's weight, by its row's shift. A general row may be as far from 0 as numbers go. */
+    __device__ __forceinline__ float exponent(float x, float shift) const {
+        return GENERAL ? fmaf(x + shift, scale, RAISE) : fmaf(x, scale, shift);
+    }
+    /* o += a V, of key step `step`. */
+    __device__ __forceinline__ void multiply(
+        uint32_t stage, int step, const uint32_t (&a)[BLOCKS][4]) {
+        GPU_UNROLL for (int n = 0; n < S::DIM_TILES; n += 2) {
+            uint32_t v[4];
+            gpu_ldmatrix<true>(v, step_of(stage + S::V_AT + step * 16 * S::LINE, v_read(), n / 2));
+            GPU_UNROLL for (int b = 0; b < BLOCKS; b++) {
+                gpu_mma<S::DTYPE>(o[b][n], a[b], v[0], v[1]);
+                gpu_mma<S::DTYPE>(o[b][n + 1], a[b], v[2], v[3]);
+            }
+        }
+    }
+    /* The products of light weights (gpu_light), whose scores are -infinity then. By mma.sync on every
+       chip: each warp may have its own. */
+    __device__ __forceinline__ void products_light(uint32_t stage, const float (&shift)[QUERIES]) {
+        typedef gpu_light<S::DTYPE> light;
+        float least = 0.0f;
+        GPU_UNROLL for (int y = 0; y < QUERIES; y++) {
+            float low = -GPU_NEG_INF;
+            GPU_UNROLL for (int n = 0; n < SCORES; n++)
+                low = fminf(low, score(y, n));
+            least = fminf(least, exponent(low, shift[y]));
+        }
+        if (!gpu_wave_ballot(least < light::LEAST)) return;
+        least = 0.0f;
+        GPU_UNROLL for (int y = 0; y < QUERIES; y++) GPU_UNROLL
+            for (int n = 0; n < SCORES; n++)
+                least = fminf(least, light::seen(exponent(score(y, n), shift[y])));
+        GPU_NO_UNROLL for (int by = light::STEP; light::goes_on(least, by); by += light::STEP) {
+            const float until = light::until(by), up = (float)by;
+            GPU_UNROLL for (int y = 0; y < QUERIES; y++) {
+                GPU_UNROLL for (int n = 0; n < DIMS; n++)
+                    sum_of(y, n) *= light::power(by);
+            }
+            float sum[QUERIES] = {};
+            GPU_UNROLL for (int step = 0; step < S::KEY_STEPS; step++) {
+                uint32_t a[BLOCKS][4];
+                GPU_UNROLL for (int b = 0; b < BLOCKS; b++) GPU_UNROLL
+                    for (int n = 0; n < 4; n++) {
+                        const int y = 2 * b + n % 2;
+                        float w[2];
+                        GPU_UNROLL for (int i = 0; i < 2; i++) {
+                            float &x = score(y, 4 * step + n / 2 * 2 + i);
+                            w[i] = light::take(exponent(x, shift[y]) + up, until, x);
+                            sum[y] += w[i];
+                        }
+                        a[b][n] = gpu_pack<S::DTYPE>(w[0], w[1]);
+                    }
+                multiply(stage, step, a);
+            }
+            GPU_UNROLL for (int y = 0; y < QUERIES; y++) {
+                gpu_add_to(row_sum[y], sum_rest[y], sum[y] * light::power(-by));
+                GPU_UNROLL for (int n = 0; n < DIMS; n++)
+                    sum_of(y, n) *= light::power(-by);
+            }
+        }
+    }
     __device__ __forceinline__ void products_pv(uint32_t stage) {
-        const uint32_t values = v_read();
         const uint64_t values_at = descriptor(stage + S::V_AT);
         float sum[QUERIES], shift[QUERIES];
         bool far = false;
@@ -6396,6 +6554,8 @@ template <class S> struct gpu_flash_mma {
                     score(y, n) -= less;
                 if (gpu_far(shift[y])) shift[y] = RAISE;
             }
+        if constexpr (S::MASKS & gpu_light<S::DTYPE>::MASK)
+            if (!GENERAL || lights) products_light(stage, shift);
         uint32_t all[S::KEY_STEPS][BLOCKS][4]; /* as of the scores */
         GPU_UNROLL for (int step = 0; step < S::KEY_STEPS; step++) {
             uint32_t(&a)[BLOCKS][4] = all[step];
@@ -6403,11 +6563,8 @@ template <class S> struct gpu_flash_mma {
                 for (int n = 0; n < 4; n++) {
                     const int y = 2 * b + n % 2;
                     const float *x = &s[b][2 * step + n / 2][n % 2 * 2];
-                    /* a general row may be as far from 0 as f32 reaches */
-                    const float low = gpu_exp2(GENERAL ? fmaf(x[0] + shift[y], scale, RAISE)
-                                                       : fmaf(x[0], scale, shift[y])),
-                                high = gpu_exp2(GENERAL ? fmaf(x[1] + shift[y], scale, RAISE)
-                                                        : fmaf(x[1], scale, shift[y]));
+                    const float low = gpu_exp2(exponent(x[0], shift[y])),
+                                high = gpu_exp2(exponent(x[1], shift[y]));
                     sum[y] += low + high;
                     a[b][n] = gpu_pack<S::DTYPE>(low, high);
                 }
@@ -6418,16 +6575,7 @@ template <class S> struct gpu_flash_mma {
                     copies.template mma<S::DTYPE, true>(&o[0][8 * n], a[0],
                         values_at + gpu_further(n * (BN * 128) + step * (16 * 128)), true);
                 copies.commit_products();
-            } else GPU_UNROLL
-                for (int n = 0; n < S::DIM_TILES; n += 2) {
-                    uint32_t v[4];
-                    gpu_ldmatrix<true>(
-                        v, step_of(stage + S::V_AT + step * 16 * S::PITCH, values, n / 2));
-                    GPU_UNROLL for (int b = 0; b < BLOCKS; b++) {
-                        gpu_mma<S::DTYPE>(o[b][n], a[b], v[0], v[1]);
-                        gpu_mma<S::DTYPE>(o[b][n + 1], a[b], v[2], v[3]);
-                    }
-                }
+            } else multiply(stage, step, a);
         }
         if constexpr (S::AHEAD) copies.wait_products(o, next);
         else if constexpr (S::WGMMA) copies.wait_products(o);
@@ -6612,6 +6760,7 @@ template <class S> struct gpu_flash_mma {
         const gpu_seq seq = gpu_sequence(p, (int32_t)blockIdx.z);
         if (row0() >= seq.q_rows) return;
         aligned = S::ALIGN >= 16 || gpu_aligned16(p);
+        lights = GENERAL && p.o_dtype != ATTN_F16;
         scale = GENERAL ? GPU_LOG2E : p.scale_log2; /* without MASK_SCALE in (2^-100, 2^100) */
         bad = 0;
         GPU_UNROLL for (int y = 0; y < QUERIES; y++) {
@@ -7146,18 +7295,16 @@ template <int KV, int D> struct gpu_decode_mma : gpu_decode_keys<16, 128> {
                 o[n / 2][n % 2 * 2 + y] *= alpha;
         }
     }
-    /* Scores to weights, as right operands. */
-    __device__ __forceinline__ void weights(uint32_t seen, uint32_t (&b)[2]) {
-        float sum[2] = {0.0f, 0.0f};
-        GPU_UNROLL for (int n = 0; n < 4; n++) {
-            const float base = m[n % 2] == GPU_NEG_INF ? 0.0f : m[n % 2],
-                        w = gpu_exp2(fmaf(x[n] - base, GPU_LOG2E, RAISE));
-            x[n] = seen >> n & 1 ? w : 0.0f;
-            sum[n % 2] += x[n];
-        }
+    /* Log 2 of the weight of score n. */
+    __device__ __forceinline__ float exponent(int n) const {
+        const float base = m[n % 2] == GPU_NEG_INF ? 0.0f : m[n % 2];
+        return fmaf(x[n] - base, GPU_LOG2E, RAISE);
+    }
+    /* Weights, times 2^by, as right operands. */
+    __device__ __forceinline__ void weights(const float (&w)[4], int by, uint32_t (&b)[2]) {
         GPU_UNROLL for (int t = 0; t < 2; t++) {
-            b[t] = gpu_turned(gpu_pack<KV>(x[2 * t], x[2 * t + 1]));
-            gpu_add_to(row_sum[t], sum_rest[t], sum[t]);
+            b[t] = gpu_turned(gpu_pack<KV>(w[2 * t], w[2 * t + 1]));
+            gpu_add_to(row_sum[t], sum_rest[t], (w[t] + w[2 + t]) * gpu_light<KV>::power(-by));
         }
     }
     /* Left operand n: word e of its four. */
@@ -7200,6 +7347,33 @@ template <int KV, int D> struct gpu_decode_mma : gpu_decode_keys<16, 128> {
             bad |= gpu_not_finite2<KV>(word(v[n / 16][n / 4 % 4], n % 4));
         return gpu_wave_ballot(bad != 0) != 0;
     }
+    /* Light weights (gpu_light) go first, so that the code is there once. */
+    __device__ __forceinline__ void products_of(uint32_t seen, bool bad) {
+        typedef gpu_light<KV> light;
+        float least = 0.0f;
+        GPU_UNROLL for (int n = 0; n < 4; n++)
+            if (seen >> n & 1) least = fminf(least, light::seen(exponent(n)));
+        int by = light::first(least);
+        GPU_NO_UNROLL for (; by >= 0; by -= light::STEP) {
+            uint32_t b[2];
+            float w[4];
+            GPU_UNROLL for (int n = 0; n < 4; n++) {
+                const float y = exponent(n) + (float)by;
+                w[n] = !(seen >> n & 1) ? 0.0f
+                       : by             ? light::take(y, light::until(by), x[n])
+                                        : gpu_exp2(y);
+            }
+            weights(w, by, b);
+            if (by) scale_sums(light::power(by));
+            if (bad) spoiled_products(b, by ? 0 : seen);
+            else products(b);
+            if (by) scale_sums(light::power(-by));
+        }
+    }
+    __device__ __forceinline__ void scale_sums(float factor) {
+        GPU_UNROLL for (int n = 0; n < 4 * DIM_TILES; n++)
+            o[n / 4][n % 4] *= factor;
+    }
     __device__ __forceinline__ void walk() {
         const int32_t end = reach.hi;
         int32_t j = first_tile();
@@ -7209,7 +7383,7 @@ template <int KV, int D> struct gpu_decode_mma : gpu_decode_keys<16, 128> {
         load_k(gpu_reload(arguments), j);
         look_up(gpu_reload(arguments), j + STEP);
         for (; j < end; j += STEP) {
-            uint32_t b[2], seen = 15;
+            uint32_t seen = 15;
             load_v(gpu_reload(arguments), j);
             scores();
             if (j + STEP < end) {
@@ -7223,9 +7397,7 @@ template <int KV, int D> struct gpu_decode_mma : gpu_decode_keys<16, 128> {
                 for (int n = 0; n < 4; n++) x[n] *= p.scale;
             else seen = modify(p, j);
             follow_max(seen);
-            weights(seen, b);
-            if (!whole && spoiled()) spoiled_products(b, seen);
-            else products(b);
+            products_of(seen, !whole && spoiled());
         }
     }
     __device__ __forceinline__ void finish(const gpu_params &p) {
@@ -7310,16 +7482,20 @@ __global__ void __launch_bounds__(128) gpu_decode_mma_parts(GPU_CACHE_PARAMS p) 
             gpu_flash_mma_forward<gpu_shape_mma<UNIT, DTYPE, D, __VA_ARGS__, MASKS, ALIGN>>},
 #define GPU_ROW_MMA(...) GPU_ROW_NV(UNIT_SM80, __VA_ARGS__)
 #define GPU_ROW_WGMMA(...) GPU_ROW_NV(UNIT_SM90, __VA_ARGS__)
-/* D, then warps, blocks of 16 rows, keys a tile, q in LDS, workgroups at a time */
+#define GPU_WIDE(DTYPE, D) (D > 128 ? 0 : gpu_light<DTYPE>::MASK)
+/* D, masks, alignment, then warps, blocks of 16 rows, keys a tile, q in LDS, workgroups at a time */
 #define GPU_ROWS_MMA32(name, DTYPE) \
     GPU_ROW_MMA("flash_" name "_d32", DTYPE, 32, 0, 16, 4, 2, 64, 1, 3) \
+    GPU_ROW_MMA("flash_" name "_d32_wide", DTYPE, 32, GPU_WIDE(DTYPE, 32), 16, 4, 2, 64, 1, 3) \
     GPU_ROW_MMA("flash_" name "_d32_any", DTYPE, 32, 0, 2, 4, 2, 64, 1, 3) \
     GPU_ROW_MMA("flash_" name "_d32_masks", DTYPE, 32, ~0, 2, 4, 1, 64, 0, 3)
 #define GPU_ROWS_MMA(name, DTYPE) \
     GPU_ROW_MMA("flash_" name "_d64", DTYPE, 64, 0, 16, 4, 2, 64, 0, 2) \
+    GPU_ROW_MMA("flash_" name "_d64_wide", DTYPE, 64, GPU_WIDE(DTYPE, 64), 16, 4, 2, 64, 0, 2) \
     GPU_ROW_MMA("flash_" name "_d64_any", DTYPE, 64, 0, 2, 4, 2, 64, 0, 2) \
     GPU_ROW_MMA("flash_" name "_d64_masks", DTYPE, 64, ~0, 2, 8, 1, 64, 0, 1) \
     GPU_ROW_MMA("flash_" name "_d128", DTYPE, 128, 0, 16, 4, 2, 32, 1, 2) \
+    GPU_ROW_MMA("flash_" name "_d128_wide", DTYPE, 128, GPU_WIDE(DTYPE, 128), 16, 4, 2, 32, 1, 2) \
     GPU_ROW_MMA("flash_" name "_d128_any", DTYPE, 128, 0, 2, 4, 2, 32, 1, 2) \
     GPU_ROW_MMA("flash_" name "_d128_masks", DTYPE, 128, ~0, 2, 8, 1, 32, 0, 1) \
     GPU_ROW_MMA("flash_" name "_d256", DTYPE, 256, 0, 16, 8, 1, 32, 0, 1) \
@@ -7327,6 +7503,8 @@ __global__ void __launch_bounds__(128) gpu_decode_mma_parts(GPU_CACHE_PARAMS p) 
     GPU_ROW_MMA("flash_" name "_d256_masks", DTYPE, 256, ~0, 2, 4, 1, 16, 1, 2)
 #define GPU_ROWS_WGMMA_D(name, DTYPE, D, WAVES, Q_IN_LDS, OCCUPANCY) \
     GPU_ROW_WGMMA(name, DTYPE, D, 0, 16, WAVES, 1, 64, Q_IN_LDS, OCCUPANCY) \
+    GPU_ROW_WGMMA( \
+        name "_wide", DTYPE, D, GPU_WIDE(DTYPE, D), 16, WAVES, 1, 64, Q_IN_LDS, OCCUPANCY) \
     GPU_ROW_WGMMA(name "_any", DTYPE, D, 0, 2, WAVES, 1, 64, Q_IN_LDS, OCCUPANCY) \
     GPU_ROW_WGMMA(name "_masks", DTYPE, D, ~0, 2, 8, 1, 64, Q_IN_LDS, 1)
 #define GPU_ROWS_WGMMA(name, DTYPE) \
@@ -7482,7 +7660,8 @@ static bool gpu_takes_type(int32_t dtype) {
 /* The one function that picks a kernel, of rows of one type: plan and run ask it with the same
    description. Without a single key no kernel but the scalar one is sure not to read any. Never NULL. */
 static const gpu_kernel *gpu_pick(const attn_desc *d, int32_t units) {
-    const int32_t align = gpu_common_align(d), masks = gpu_masks_of(d);
+    const bool light = d->q.dtype == ATTN_F16 && d->o.dtype != ATTN_F16;
+    const int32_t align = gpu_common_align(d), masks = gpu_masks_of(d) | (light ? MASK_LIGHT : 0);
     int64_t ek[3];
     gpu_extent_k(d, ek);
     const bool keys = d->kv_len > 0 && ek[0] > 0 && ek[1] > 0;

@@ -45,7 +45,7 @@ def only_wgmma(text):
 def only_plain(text):
     """The table with kernels of wgmma that have neither masks nor every alignment, and without scalar ones."""
     text = without(only_wgmma(text), "SCALAR", "BACKWARD")
-    return re.sub(r'(?: *\\\n +GPU_ROW_WGMMA\(name "_(?:any|masks)"[^\\\n]*)+', "", text)
+    return re.sub(r'(?: *\\\n +GPU_ROW_WGMMA\((?: *\\\n +)?name "_(?:any|masks|wide)"[^\\\n]*)+', "", text)
 
 
 def only_main(text):
@@ -53,7 +53,7 @@ def only_main(text):
     text = re.sub(r"\bHIP_ROW", "GPU_ROW", text)
     text = without(text, "SCALAR", "CACHE", "BACKWARD")
     row = r"[^\\\n]*(?:\n +[^\\\n]*(?=\)))?"
-    text = re.sub(rf'\s*\\\n +GPU_ROW_16\("flash_" name "_d" #D "_(?:any|masks)"{row}', "", text)
+    text = re.sub(rf'\s*\\\n +GPU_ROW_16(?:_WIDE)?\("flash_" name "_d" #D "_(?:any|masks|wide)"{row}', "", text)
     text = re.sub(rf'\s*\\\n +GPU_ROW_GRAD_(?:16|F32)\((?:UNIT, |"flash_" )?name [^\\\n]*"_masks"{row}', "", text)
     text = re.sub(rf'\s*\\\n +GPU_ROW_\w*32\("\w+_d" #D "_\w+"{row}', "", text)
     text = re.sub(r"\s*\\\n +GPU_ROWS_(?:GRAD_)?16_D\(name, UNIT\w*, DTYPE, +(?:32|256),[^\\\n]*", "", text)

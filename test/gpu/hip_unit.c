@@ -1298,6 +1298,32 @@ static void small_weights(void) {
         proof_free(&c);
     }
 }
+/* Weights down to 2^-103 of the largest: each dim has values where they are of one size alone, and for the others it is 0. */
+static void light_weights(void) {
+    enum { K = 400 };
+    registered();
+    for (int n = 0; n < 16; n++) {
+        const int64_t dim = n % 2 ? 128 : 64, rows = n / 4 % 2 ? 3 : 40, keys = n / 4 % 2 ? K : K / 2;     /* few rows: keys in parts */
+        proof_case c;
+        char what[64];
+        shape(&c, 1, rows, keys, 1, 1, dim, 0, ATTN_F16);
+        c.d.o.dtype = n / 8 ? ATTN_BF16 : ATTN_F32;
+        c.d.flags = ATTN_SCALE | (n / 8 ? ATTN_CAUSAL : 0), c.d.scale = 1;
+        if (n / 2 % 2) c.d.softcap = 1000;               /* the general kernels */
+        bind(&c);
+        for (int64_t at = 0; at < rows * dim; at++) element_put((void *)(uintptr_t)c.d.q.data, ATTN_F16, at, at % dim ? 0 : 1 - at / dim % 3 / 4.0);
+        for (int64_t at = 0; at < keys * dim; at++) {
+            const int64_t j = at / dim, d = at % dim, down = j * 7 % 104;
+            element_put((void *)(uintptr_t)c.d.k.data, ATTN_F16, at, d ? 0 : (double)-down * 0.6931471805599453);
+            element_put((void *)(uintptr_t)c.d.v.data, ATTN_F16, at, down / 4 == d % 26 ? (double)(1 + (j + d) % 7) : 0);
+        }
+        proof_freeze(&c);
+        c.max_v = 7;
+        snprintf(what, sizeof what, "light weights, case %d", n);
+        agrees(&c, what);
+        proof_free(&c);
+    }
+}
 /* Scores so large that f32 has no digits behind the point for them: o and lse are what little the rule asks for, and finite. */
 static void largest_scores(void) {
     static const int32_t dtype[] = {ATTN_F16, ATTN_BF16};
@@ -3372,7 +3398,7 @@ static const struct { const char *name; void (*body)(void); const char *variable
     TEST(no_device), SIMULATED(other_chip, "HIPSIM_ARCH", "another"), TEST(pointers), TEST(two_devices), TEST(workspaces), WITH(sticky, "HIPSIM_ON_ERROR", "return"), TEST(sticky_or_not), TEST(declined),
     TEST(failing_calls_host), TEST(failing_calls_device), TEST(nothing_leaks), TEST(nothing_is_kept), TEST(nothing_suspect_is_kept), TEST(workspace_is_enough), TEST(the_choice),
     TEST(two_threads), TEST(every_layout), TEST(conversion), TEST(the_times), TEST(garbage_lengths), TEST(batch_invariant), TEST(infinite_keys), TEST(far_scores), TEST(far_sinks), TEST(tiny_softcap), TEST(far_softcap),
-    SIMULATED(nan_costs, "HIPSIM_REPORT", "a file"), TEST(full_nan), TEST(spoiled_beside_sink), TEST(far_keys), TEST(long_sums), TEST(equal_products), TEST(many_lengths), TEST(large_and_even), TEST(small_weights), TEST(largest_scores), TEST(scores_of_any_f32), TEST(small_lse), TEST(one_large_query), TEST(as_many_as_may_be), TEST(launches_end_below_2_32), TEST(climbing_scores), TEST(output_types), TEST(no_query), TEST(odd_strides_of_one), TEST(no_code),
+    SIMULATED(nan_costs, "HIPSIM_REPORT", "a file"), TEST(full_nan), TEST(spoiled_beside_sink), TEST(far_keys), TEST(long_sums), TEST(equal_products), TEST(many_lengths), TEST(large_and_even), TEST(small_weights), TEST(light_weights), TEST(largest_scores), TEST(scores_of_any_f32), TEST(small_lse), TEST(one_large_query), TEST(as_many_as_may_be), TEST(launches_end_below_2_32), TEST(climbing_scores), TEST(output_types), TEST(no_query), TEST(odd_strides_of_one), TEST(no_code),
     WITH(far_apart, "HIPSIM_POISON", "0"), WITH(far_apart_gradients, "HIPSIM_POISON", "0"),
     TEST(backward_agrees), TEST(backward_stays), TEST(backward_pointers), TEST(backward_workspaces), TEST(backward_bias_shapes), TEST(backward_of_nothing), TEST(backward_spoiled), TEST(backward16_agrees), TEST(backward16_spoiled), TEST(backward16_spoiled_wide), TEST(backward16_range), TEST(backward16_ends), TEST(backward16_largest), TEST(backward16_mean), TEST(backward_far), TEST(backward_any_lse), TEST(backward_cancelling), TEST(far_windows), TEST(hidden_by_f64), TEST(backward_one_above),
     TEST(backward_long_sums), TEST(backward_invariant), TEST(backward_pieces), TEST(backward_garbage), TEST(backward_wide), TEST(failing_backward_host), TEST(failing_backward_device),
