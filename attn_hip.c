@@ -63,7 +63,7 @@
  *   LAID OUT so, a dout of another type than q, and the gradients of f16 on gfx90a, whose unit of 16
  *   bits takes subnormals for 0. A backward with masks, of rows that follow each other backwards or
  *   are no multiples of 16 bytes, or of dims that are no multiples of 8, makes each weight alone.
- *   Of f16 with an o of another type tiles with weights below 2^-26 of a row's largest take 1.5 to 2.5
+ *   Of f16 with an o of another type tiles with weights below 2^-26 of a row's largest take 1.5 to 4
  *   times as long.
  * LAID OUT  as rows of one type before they are read, by every kernel but that of DECODE: pages in
  *   device memory; q, k and v of different types, codes among them, then all three in f32; so too
