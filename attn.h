@@ -168,8 +168,9 @@
    bytes that the tolerance asks for; attn_statistics.bytes says how much. Up to 8 rows (q_len times
    heads / kv_heads; fewer where dims are few, see below) against 1024 keys and more, dims that are
    powers of two up to 512 with strides that are multiples of them, a tolerance of 1/512 and above
-   (Zen 4: 1/128; named: 1/2048); the workspace is 78 bytes a key for each thread, or for each kv
-   head if that is more, up to 32 MiB.
+   (Zen 4: 1/128; named: 1/2048). The workspace has 78 bytes for each key that there may be, of one
+   kv head for each thread as far as 256 MiB go, or of all kv heads where these are more, as far as
+   32 MiB go.
    Taken: every dtype, layout and length, grouped heads, causal, windows, offsets, packed and
    padded sequences, slots, pages, append. Computed exactly, with the reason in attn_statistics.why
    and a cert of 0: softcap, bias, mask, ALiBi, sinks, dropout, a scale below 0, few rows or keys
@@ -185,15 +186,15 @@
    with one row of 128 dims and up to 1.3 times slower with 4; 1.3 to 1.4 times slower where scores are
    too large for the codes of q, which is mostly known before values are read. It is compared with the
    exact decode of the same cache, which takes longer than one of f32 where that is in the processor's
-   caches, and
-   is done of up to 1 row of 64 dims, 4 of 128, 8 of 256. Integers do not pay at 0.0005 and below,
-   nor where scale |q| |k| is beyond some 50. Keys are left out, on AVX2 too, of 257 rows and more
-   against 2048 keys and more, where rows look at few of their keys: that pays at 0.001 nearly as at
-   0.01. What does not pay is as fast as without a tolerance, within 4 percent, but for such a
-   decode, for rows on Zen 4 as said (up to 1.3 times slower at 0.001), and for bf16 below
-   0.004 (1.4 times slower) where its products are fast. There q, k, v and o of bf16 are computed from
-   no integers, and from 0.004 on P is rounded to bf16 as it is without a tolerance, unless that
-   is absolute: 2^-8 of the largest |v| that a row sees is in its cert then, where 0 is said above.
+   caches, 2 to 4 times as long as one of f16, and is done of up to 1 row of 64 dims, 4 of 128, 8 of
+   256. Integers do not pay at 0.0005 and below, nor where scale |q| |k| is beyond some 50. Keys are
+   left out, on AVX2 too, of 257 rows and more against 2048 keys and more, where rows look at few of
+   their keys: that pays at 0.001 nearly as at 0.01. What does not pay is as fast as without a
+   tolerance, within 4 percent, but for such a decode, for rows on Zen 4 as said (up to 1.3 times
+   slower at 0.001), and for bf16 below 0.004 (1.4 times slower) where its products are fast. There q,
+   k, v and o of bf16 are computed from no integers, and from 0.004 on P is rounded to bf16 as it is
+   without a tolerance, unless that is absolute: 2^-8 of the largest |v| that a row sees is in its cert
+   then, where 0 is said above.
    "adaptive" named as the backend computes from integers on AVX2 and in portable C too, slower than
    flash; it declines a call of whose description alone follows that all would be computed exactly,
    where the automatic choice does so; what follows from the data is computed exactly by both.
@@ -4968,8 +4969,9 @@ typedef struct attn__adaptive {
     /* whether sequences of many rows may be computed from codes, may have keys left out; the most
      * rows of those of few that are decoded, 0: none are */
     int int16, filter, decode;
-    int64_t pair, pairs; /* bytes of a sequence and kv head that is decoded; of all at a time */
-    int codes;           /* decode multiplies codes of q */
+    /* bytes of a sequence and kv head that is decoded; of all at a time; how many begin at a time */
+    int64_t pair, pairs, side;
+    int codes; /* decode multiplies codes of q */
 } attn__adaptive;
 #define ATTN__FAILED (-1.0f) /* beyond the tolerance: to be computed densely */
 /* What 128 keys share. */
@@ -5212,6 +5214,7 @@ static int64_t attn__tiles(const attn__rows *u, int64_t r0, int64_t r1) {
 #define ATTN__DECODE_ROWS 8
 #define ATTN__DECODE_ROOM \
     (32 << 20) /* for kv heads that are decoded split by split: they share pages */
+#define ATTN__DECODE_SIDE (256 << 20) /* for those side by side, or for one */
 #define ATTN__DECODE_KEYS 1024
 /* Low bytes of most values would be read below; it does not pay below PAYS, which is larger where
  * products cost more than memory (Zen 4, of one product of 512 bits a cycle). */
@@ -5402,7 +5405,8 @@ static void attn__adaptive_shape(const attn_desc *d, attn__adaptive *job) {
     job->codes = bytes && d->head_dim % 32 == 0 && !(d->flags & ATTN_TOLERANCE_ABSOLUTE) &&
                  d->tolerance > ATTN__DECODE_COARSE;
     if (job->decode) job->pair = attn__decode_carve(job, NULL, NULL, &all, &scratch);
-    job->pairs = attn__max(attn__size_mul(f->planned, job->pair),
+    job->side = job->pair ? attn__clamp(ATTN__DECODE_SIDE / job->pair, 1, f->planned) : 1;
+    job->pairs = attn__max(attn__size_mul(job->side, job->pair),
         attn__min(attn__size_mul(d->kv_heads, job->pair), ATTN__DECODE_ROOM));
     if (job->decode) job->scratch = attn__max(job->scratch, scratch);
 #endif
@@ -5865,12 +5869,12 @@ static void attn__decode_phases(attn__decoding *now, attn__share *share, int32_t
         attn__share_run(d, share);
     }
 }
-/* As many sequences and kv heads as there are threads, so that L2 holds what is known of them. Those
- * that are `later` wait for as many as there is room for, and go split by split together: kv heads share
+/* As many sequences and kv heads as there are threads, so that L2 holds what is known of them, and as
+ * memory allows. Those that are `later` wait for as many as there is room for, and go split by split together: kv heads share
  * pages of memory, and processors know the addresses of few. */
 static void attn__decode_run(const attn__adaptive *job, char *workspace) {
-    const int64_t pairs = job->d->batch * job->d->kv_heads, planned = job->flash.planned;
-    char *room = workspace + planned * job->scratch;
+    const int64_t pairs = job->d->batch * job->d->kv_heads;
+    char *room = workspace + job->flash.planned * job->scratch;
     int64_t kept = 0, first = 0;
     attn__decoding now = {job, room, 0, 0, 0};
     attn__share share = {
@@ -5878,7 +5882,7 @@ static void attn__decode_run(const attn__adaptive *job, char *workspace) {
     while (first < pairs) {
         int32_t later = 0;
         now.kept = room + kept * job->pair;
-        now.count = attn__min(planned, pairs - first);
+        now.count = attn__min(job->side, pairs - first);
         for (int64_t n = 0; n < now.count; n++) {
             attn__decode_kept_at(&now, n)->pair = first++;
             attn__decode_kept_at(&now, n)->later = 0;
@@ -5886,7 +5890,7 @@ static void attn__decode_run(const attn__adaptive *job, char *workspace) {
         attn__decode_phases(&now, &share, ATTN__DECODE_BEGIN);
         for (int64_t n = 0; n < now.count; n++) later |= attn__decode_kept_at(&now, n)->later;
         kept += later ? now.count : 0;
-        if (first < pairs && (kept + planned) * job->pair <= job->pairs) continue;
+        if (first < pairs && (kept + job->side) * job->pair <= job->pairs) continue;
         now.kept = room;
         now.count = kept;
         kept = 0;

@@ -716,6 +716,40 @@ static void test_kept_heads(void **unused)
         }
 }
 
+/* ---- what is known of all keys that there may be of a head takes as much room as 256 MiB or one head need, on however many threads, and the bits do not tell how many heads begin together ---- */
+static void test_room_of_threads(void **unused)
+{
+    enum { HEADS = 8, PAGE = 1024, PAGES = 3, DIM = 128, KEYS = 1 << 20, USED = 2500 };
+    static char codes[2][PAGES * PAGE * HEADS * DIM / HALF * PIECE];
+    static float scale[PAGES * PAGE * HEADS], q[HEADS * DIM], o[2][HEADS * DIM], cert[2][HEADS];
+    static int32_t table[KEYS / PAGE];
+    const int32_t used_k = USED;
+    uint64_t r = 29;
+    (void)unused;
+    if (sizeof(void *) < 8) skip();                      /* there 256 MiB may be more than there is */
+    fill_codes(codes[0], codes[1], sizeof codes[0], &r);
+    for (int64_t j = 0; j < PAGES * PAGE * HEADS; j++) scale[j] = 0.004f;
+    for (int64_t i = 0; i < HEADS * DIM; i++) q[i] = (float)(4 * (random_unit(&r) - 0.5));
+    for (int64_t i = 0; i < PAGES; i++) table[i] = (int32_t)(PAGES - 1 - i);
+    for (int n = 0; n < 2; n++) {
+        attn_desc d = { 0 };
+        attn_plan plan;
+        d.batch = 1, d.heads = d.kv_heads = HEADS, d.q_len = 1, d.kv_len = KEYS, d.head_dim = DIM, d.threads = n ? 64 : 1;
+        d.seq.block_table = table, d.seq.page_size = PAGE, d.seq.max_pages = KEYS / PAGE, d.seq.pages = PAGES, d.seq.used_k = &used_k;
+        d.q.data = q, d.k.data = codes[0], d.v.data = codes[1], d.o.data = o[n], d.k.dtype = d.v.dtype = ATTN_INT16, d.k.scale = d.v.scale = scale;
+        d.backend = "adaptive", d.cert = cert[n], d.tolerance = 0.01f;
+        assert_ok(attn_query(&d, NULL, &plan));
+        d.backend = "flash", d.cert = NULL, d.tolerance = 0;
+        attn_plan plain;
+        assert_ok(attn_query(&d, NULL, &plain));
+        if (plan.workspace_size > plain.workspace_size + ((size_t)288 << 20)) fail_msg("%d threads: %zu bytes, %zu without a tolerance", (int)d.threads, plan.workspace_size, plain.workspace_size);
+        d.backend = "adaptive", d.cert = cert[n], d.tolerance = 0.01f;
+        assert_ok(attn_forward(&d));
+    }
+    assert_memory_equal(o[0], o[1], sizeof o[0]);
+    assert_memory_equal(cert[0], cert[1], sizeof cert[0]);
+}
+
 /* ---- a row of a group that is no number leaves the others as they are ---- */
 static void test_bad_row(void **unused)
 {
@@ -866,7 +900,7 @@ static void test_light_among_heavy(void **unused)
 int main(void)
 {
     const struct CMUnitTest tests[] = { cmocka_unit_test(test_codes), cmocka_unit_test(test_layouts), cmocka_unit_test(test_append), cmocka_unit_test(test_overlap),
-        cmocka_unit_test(test_across), cmocka_unit_test(test_scales), cmocka_unit_test(test_scales_seen), cmocka_unit_test(test_worst_key), cmocka_unit_test(test_far_key), cmocka_unit_test(test_far_maximum), cmocka_unit_test(test_window), cmocka_unit_test(test_padding), cmocka_unit_test(test_many_keys), cmocka_unit_test(test_skipped), cmocka_unit_test(test_bad_row), cmocka_unit_test(test_kept_heads), cmocka_unit_test(test_behind_the_last), cmocka_unit_test(test_one_of_two), cmocka_unit_test(test_all_read), cmocka_unit_test(test_within_f16), cmocka_unit_test(test_told), cmocka_unit_test(test_exact_cert), cmocka_unit_test(test_absolute), cmocka_unit_test(test_rows_for_dims),
+        cmocka_unit_test(test_across), cmocka_unit_test(test_scales), cmocka_unit_test(test_scales_seen), cmocka_unit_test(test_worst_key), cmocka_unit_test(test_far_key), cmocka_unit_test(test_far_maximum), cmocka_unit_test(test_window), cmocka_unit_test(test_padding), cmocka_unit_test(test_many_keys), cmocka_unit_test(test_skipped), cmocka_unit_test(test_bad_row), cmocka_unit_test(test_kept_heads), cmocka_unit_test(test_room_of_threads), cmocka_unit_test(test_behind_the_last), cmocka_unit_test(test_one_of_two), cmocka_unit_test(test_all_read), cmocka_unit_test(test_within_f16), cmocka_unit_test(test_told), cmocka_unit_test(test_exact_cert), cmocka_unit_test(test_absolute), cmocka_unit_test(test_rows_for_dims),
         cmocka_unit_test(test_weights_between_codes), cmocka_unit_test(test_sums_of_many_dims), cmocka_unit_test(test_chunks_left_out), cmocka_unit_test(test_light_among_heavy) };
     return cmocka_run_group_tests_name("planes", tests, NULL, NULL);
 }
