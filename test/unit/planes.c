@@ -727,6 +727,14 @@ static void test_room_of_threads(void **unused)
     uint64_t r = 29;
     (void)unused;
     if (sizeof(void *) < 8) skip();                      /* there 256 MiB may be more than there is */
+    attn_desc most = { 0 };
+    attn_plan huge;
+    most.batch = most.heads = most.kv_heads = most.q_len = 1, most.kv_len = 150000000000000, most.head_dim = DIM, most.threads = 1024;
+    most.q.data = q, most.k.data = most.v.data = codes[0], most.o.data = o[0], most.k.dtype = most.v.dtype = ATTN_INT16, most.k.scale = most.v.scale = scale;
+    for (int i = 0; i < 3; i++) most.k.stride[i] = most.v.stride[i] = most.k.scale_stride[i] = most.v.scale_stride[i] = ATTN_BROADCAST;
+    most.backend = "adaptive", most.tolerance = 0.01f;
+    assert_ok(attn_query(&most, NULL, &huge));           /* one head's, and nothing wraps */
+    assert_true((double)huge.workspace_size > 70.0 * (double)most.kv_len && (double)huge.workspace_size < 90.0 * (double)most.kv_len);
     fill_codes(codes[0], codes[1], sizeof codes[0], &r);
     for (int64_t j = 0; j < PAGES * PAGE * HEADS; j++) scale[j] = 0.004f;
     for (int64_t i = 0; i < HEADS * DIM; i++) q[i] = (float)(4 * (random_unit(&r) - 0.5));

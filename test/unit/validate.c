@@ -281,8 +281,6 @@ static void no_data(context *c)
     X(ERR_DTYPE, mask, FORWARD, d->mask.data = c->t->mask, d->mask.dtype = -1) \
     X(ERR_DECLINED, adaptive_of_f64, QUERY, no_data(c), d->backend = "adaptive", d->tolerance = 0.01f, d->q_len = d->kv_len = 1024, \
       d->q.dtype = ATTN_F64) \
-    X(ERR_SIZE, scores_of_all_threads, QUERY, planes(c), no_data(c), d->backend = "adaptive", d->tolerance = 0.01f, d->q_len = 1, \
-      d->kv_len = 150000000000000, d->threads = 1024) \
     X(ERR_OVERFLOW, dims, QUERY, no_data(c), d->head_dim = INT32_MAX) \
     X(ERR_OVERFLOW, total_q, QUERY, packed(c), no_data(c), d->seq.total_q = INT64_MAX / 6400) \
     X(ERR_OVERFLOW, total_q_and_heads, QUERY, packed(c), no_data(c), d->seq.total_q = INT64_MAX / 3) \
@@ -606,6 +604,7 @@ static void no_data(context *c)
 /* Not to be provoked here, each with its reason. */
 static const struct { attn_status status; const char *reason; } not_here[] = {
     { ATTN_ERR_TEAM, "needs a team: test/proof/threads.c" },
+    { ATTN_ERR_SIZE, "needs sizes of 32 bits: test/proof/sizes.c" },
     { ATTN_ERR_NO_MALLOC, "needs a build with ATTN_NO_MALLOC: test/build/embedded.sh" },
     { ATTN_ERR_NO_BACKWARD, "needs a build with ATTN_NO_BACKWARD: test/build/embedded.sh" },
     { ATTN_ERR_NO_CONVERT, "needs a build with ATTN_NO_CONVERT: test/build/embedded.sh" },
