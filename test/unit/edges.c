@@ -366,21 +366,23 @@ static void test_empty_sink(void **state)
     }
 }
 
-/* dbias and dsink of heads in groups, however the bias is shared, with softcap, and with lengths behind which dlse is no 0 */
+/* dbias and dsink of heads in groups, however the bias is shared, with softcap, with a multiplier for each head, and with lengths behind which dlse is no 0 */
 static void test_grouped_dbias(void **state)
 {
     enum { ROWS = 5, KEYS = 20, HEADS = 6, KV_HEADS = 2, DIM = 16, N = B * ROWS * HEADS * DIM, KV = B * KEYS * KV_HEADS * DIM, MOST = B * HEADS * ROWS * KEYS };
     static float query[N], key[KV], value[KV], out[N], sums[B * HEADS * ROWS], upper[N], above[B * HEADS * ROWS], dq[N], dk[KV], dv[KV], bias[MOST], sink[HEADS];
     static float dbias[3][MOST], dsink[3][HEADS];
     static const int32_t used_q[B] = { ROWS - 2, ROWS };
+    static const float times[HEADS] = { 0.5f, -1, 1, 0.25f, 0, -0.75f };
     (void)state;
     normals(query, N, 10), normals(key, KV, 11), normals(value, KV, 12), normals(upper, N, 13), normals(above, COUNT(above), 14), normals(bias, MOST, 15), normals(sink, HEADS, 16);
-    for (int n = 0; n < 8; n++) {
+    for (int n = 0; n < 16; n++) {
         attn_desc d = { 0 };
         attn_grad g = { 0 };
         d.batch = B, d.q_len = ROWS, d.kv_len = KEYS, d.heads = HEADS, d.kv_heads = KV_HEADS, d.head_dim = DIM;
         d.q.data = query, d.k.data = key, d.v.data = value, d.o.data = out, d.lse = sums, d.sink = sink, d.softcap = n & 1 ? 1.5f : 0, d.seq.used_q = used_q;
         d.bias.data = bias, d.bias.stride[0] = n & 1 ? HEADS * ROWS * KEYS : ATTN_BROADCAST, d.bias.stride[1] = n & 2 ? ROWS * KEYS : ATTN_BROADCAST, d.bias.stride[2] = n & 4 ? KEYS : ATTN_BROADCAST;
+        if (n & 8) d.bias_scale = times;
         g.dout.data = upper, g.dlse = above, g.dq.data = dq, g.dk.data = dk, g.dv.data = dv;
         for (int b = 0; b < 3; b++) {
             d.backend = b ? fast[b - 1] : "reference";

@@ -414,6 +414,28 @@ static void test_very_many_dims(void **state)
     free(q), free(k), free(dq[0]), free(dq[1]);
 }
 
+/* scale over softcap is far below what f32 has, products are not: their scores are next to nothing, where tanh has a slope of 1. */
+static void test_slope_of_tiny_scale(void **state)
+{
+    enum { KEYS = 3 };
+    static const float k[KEYS] = { 0x1p50f, -0x1p50f, 0x1p49f }, v[KEYS] = { 1, 2, -1 }, q[2] = { 0x1p50f, -0x1p50f }, dout[2] = { 1, 0.5f };
+    static const char *const all[] = { "reference", "flash", "standard" };
+    float o[2], lse[2], dq[3][2], dk[3][KEYS], dv[KEYS];
+    (void)state;
+    for (int b = 0; b < 3; b++) {
+        attn_desc d = { 0 };
+        attn_grad g = { 0 };
+        d.batch = d.heads = d.head_dim = 1, d.q_len = 2, d.kv_len = KEYS, d.threads = 1, d.backend = all[b];
+        d.flags = ATTN_SCALE, d.scale = 0x1p-120f, d.softcap = 0x1p20f;
+        d.q.data = q, d.k.data = k, d.v.data = v, d.o.data = o, d.lse = lse;
+        g.dout.data = dout, g.dq.data = dq[b], g.dk.data = dk[b], g.dv.data = dv;
+        assert_ok(attn_forward(&d));
+        assert_ok(attn_backward(&d, &g));
+        for (int i = 0; i < 2; i++) assert_true(fabsf(dq[b][i] - dq[0][i]) <= 1e-5f * fabsf(dq[0][i]) && fabsf(dq[b][i]) > 0x1p-75f);
+        for (int j = 0; j < KEYS; j++) assert_true(fabsf(dk[b][j] - dk[0][j]) <= 1e-5f * fabsf(dk[0][j]));
+    }
+}
+
 /* Where the softcap is saturated no gradient goes through it, however large q and k are. */
 static void test_saturated_softcap(void **state)
 {
@@ -732,7 +754,7 @@ int main(void)
         cmocka_unit_test(test_huge_sink),       cmocka_unit_test(test_huge_merge),        cmocka_unit_test(test_far_windows),
         cmocka_unit_test(test_exact_scores),      cmocka_unit_test(test_scales_apart),
         cmocka_unit_test(test_steps_of_huge_scores), cmocka_unit_test(test_denormal_values),
-        cmocka_unit_test(test_very_many_dims), cmocka_unit_test(test_saturated_softcap), cmocka_unit_test(test_zero_signs),      cmocka_unit_test(test_constant_values),   cmocka_unit_test(test_constant_gradients),
+        cmocka_unit_test(test_very_many_dims), cmocka_unit_test(test_saturated_softcap), cmocka_unit_test(test_slope_of_tiny_scale), cmocka_unit_test(test_zero_signs),      cmocka_unit_test(test_constant_values),   cmocka_unit_test(test_constant_gradients),
         cmocka_unit_test(test_long_sequences),  cmocka_unit_test(test_growing_scores),
         cmocka_unit_test(test_contained),         cmocka_unit_test(test_keys_of_infinity),
     };

@@ -179,6 +179,23 @@ static void test_int16_side_by_side(void **state)
     }
 }
 
+/* Keys that go backwards from a tensor's begin: they lie in the piece before it, which is the tensor's as a whole. */
+static void test_int16_backwards(void **state)
+{
+    enum { KEYS = 4, DIM = 16, PIECE = 2 * ATTN_PLANE, BYTES = DIM * sizeof(float) };
+    static const struct { int64_t at; int apart; } places[] = { { PIECE - BYTES, 1 }, { PIECE, 0 }, { PIECE + ATTN_PLANE - KEYS * DIM, 0 }, { 2 * PIECE - BYTES, 0 },
+        { 2 * PIECE, 0 }, { 3 * PIECE - BYTES, 0 }, { 3 * PIECE, 1 } };
+    static float buffer[4 * PIECE / sizeof(float)], v[KEYS * DIM], scale[KEYS];
+    (void)state;
+    for (int64_t n = 0; n < COUNT(places); n++) {
+        attn_desc d = { 0 };
+        d.batch = d.heads = d.q_len = 1, d.kv_len = KEYS, d.head_dim = DIM, d.threads = 1;
+        d.q.data = d.v.data = v, d.k.data = (char *)buffer + 2 * PIECE, d.k.dtype = ATTN_INT16, d.k.scale = scale;
+        d.k.stride[0] = d.k.stride[2] = DIM, d.k.stride[1] = -DIM, d.o.data = (char *)buffer + places[n].at;
+        assert_int_equal(attn_forward(&d), places[n].apart ? ATTN_OK : ATTN_ERR_OVERLAP);
+    }
+}
+
 /* ------------------------------------------------------------------------------------------ views */
 enum { B = 3, S = 5, CAP = 9, H = 4, HK = 2, D = 8, ALL = (H + 2 * HK) * D };
 
@@ -369,7 +386,7 @@ static void test_scales_beside_codes(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_boxes), cmocka_unit_test(test_long_views), cmocka_unit_test(test_far_apart), cmocka_unit_test(test_int16_between_rows), cmocka_unit_test(test_int16_side_by_side), cmocka_unit_test(test_packed_gradients),
+        cmocka_unit_test(test_boxes), cmocka_unit_test(test_long_views), cmocka_unit_test(test_far_apart), cmocka_unit_test(test_int16_between_rows), cmocka_unit_test(test_int16_side_by_side), cmocka_unit_test(test_int16_backwards), cmocka_unit_test(test_packed_gradients),
         cmocka_unit_test(test_q_beside_cache),
         cmocka_unit_test(test_combined_cache), cmocka_unit_test(test_scales_beside_codes),
     };

@@ -265,6 +265,124 @@ static void test_scales(void **unused)
     }
 }
 
+/* ---- what was read of the sequence before, which is longer, does not count as read of this one ---- */
+static void test_after_longer(void **unused)
+{
+    enum { KEYS = 2176, SHORT = 2020, DIM = 64 };
+    static char codes[2][2 * KEYS * DIM * 2];
+    static float scale[2][2 * KEYS], q[2 * DIM], o[2][2 * DIM], cert[2][2];
+    static const int32_t used[2] = { KEYS, SHORT };
+    uint64_t r = 31;
+    (void)unused;
+    fill_codes(codes[0], codes[1], sizeof codes[0], &r);
+    for (int64_t j = 0; j < 2 * KEYS; j++) scale[0][j] = scale[1][j] = 0.004f;
+    for (int n = 0; n < 8; n++) {               /* the first looks at all keys alike */
+        attn_statistics told[3];
+        for (int64_t i = 0; i < 2 * DIM; i++) q[i] = i < DIM ? 0 : (float)((10 + 10 * n) * random_normal(&r));
+        for (int way = 0; way < 3; way++) {     /* each alone, both on one thread */
+            const int64_t first = way == 1;
+            attn_desc d = decoded(KEYS, q + first * DIM, codes[0] + 2 * first * KEYS * DIM, codes[1] + 2 * first * KEYS * DIM, scale[0], scale[1], o[way / 2] + first * DIM);
+            d.batch = way == 2 ? 2 : 1, d.threads = 1, d.seq.used_k = used + first, d.cert = cert[way / 2] + first, d.statistics = told + way;
+            assert_ok(attn_forward(&d));
+        }
+        assert_int_equal(told[2].bytes, told[0].bytes + told[1].bytes);
+        assert_memory_equal(o[0], o[1], sizeof o[0]);
+        assert_memory_equal(cert[0], cert[1], sizeof cert[0]);
+    }
+}
+
+/* ---- codes of the other sign with scales of the other sign are the same numbers: the same bits, and as much is known of them ---- */
+static void test_signs(void **unused)
+{
+    enum { KEYS = 2100, DIM = 64 };
+    static char codes[2][(KEYS * DIM + HALF - 1) / HALF * PIECE];
+    static float scale[2][KEYS], q[2 * DIM], o[2][2 * DIM], cert[2][2];
+    uint64_t r = 37;
+    (void)unused;
+    for (int n = 0; n < 3 * 4; n++) {
+        const double sign[2] = { n % 2 ? -1 : 1, n / 2 % 2 ? -1 : 1 };
+        attn_statistics told[2];
+        if (n % 4 == 0)
+            for (int64_t i = 0; i < 2 * DIM; i++) q[i] = (float)((10 + 6 * n) * random_normal(&r));
+        for (int other = 0; other < 2; other++) {
+            uint64_t same = (uint64_t)(n / 4);
+            attn_desc d = decoded(KEYS, q, codes[0], codes[1], scale[0], scale[1], o[other]);
+            for (int t = 0; t < 2; t++)
+                for (int64_t i = 0; i < KEYS * DIM; i++) {
+                    if (i % DIM == 0) scale[t][i / DIM] = (float)((other ? sign[t] : 1) * 0.004 * (0.5 + random_unit(&same)));
+                    const int high = (int)(random_unit(&same) * 60 - 30), low = (int)(random_unit(&same) * 255 - 127);
+                    element_put(codes[t], ATTN_INT16, i, (other ? sign[t] : 1) * (high + low / 256.0));
+                }
+            d.q_len = 1 + n / 4 % 2, d.cert = cert[other], d.statistics = told + other;
+            assert_ok(attn_forward(&d));
+        }
+        if (memcmp(o[0], o[1], sizeof o[0]) || memcmp(cert[0], cert[1], sizeof cert[0]) || told[0].bytes != told[1].bytes || told[0].rows_redone != told[1].rows_redone)
+            fail_msg("call %d: o is %g, not %g, cert %g, not %g, %lld bytes are read, not %lld", n, (double)o[1][0], (double)o[0][0], (double)cert[1][0], (double)cert[0][0],
+                     (long long)told[1].bytes, (long long)told[0].bytes);
+    }
+}
+
+/* ---- scales of v lie as they like, whatever those of k do: token after token or head after head, in pages too ---- */
+static void test_strides_of_scales(void **unused)
+{
+    enum { PAGE = 100, PAGES = 13, H = 2, DIM = 64, KEYS = PAGE * PAGES };
+    static char codes[2][(KEYS * H * DIM + HALF - 1) / HALF * PIECE];
+    static float scale[2][3][KEYS * H], q[H * DIM], o[4][H * DIM];
+    static int32_t table[PAGES];
+    static const int32_t used = KEYS;
+    uint64_t r = 41;
+    (void)unused;
+    fill_codes(codes[0], codes[1], sizeof codes[0], &r);
+    for (int64_t i = 0; i < H * DIM; i++) q[i] = (float)(20 * random_normal(&r));
+    for (int32_t p = 0; p < PAGES; p++) table[p] = PAGES - 1 - p;
+    for (int64_t i = 0; i < 2 * KEYS * H; i++) {
+        const int64_t t = i % 2, j = i / 2 / H, h = i / 2 % H;
+        scale[t][0][j * H + h] = scale[t][1][(j / PAGE * H + h) * PAGE + j % PAGE] = scale[t][2][h * KEYS + j] = (float)(0.004 * (0.5 + random_unit(&r)));
+    }
+    for (int n = 0; n < 4; n++)                 /* by high bytes, and exactly */
+        for (int way = 0; way < 4; way++) {
+            const int paged = n % 2;
+            attn_desc d = decoded(KEYS, q, codes[0], codes[1], NULL, NULL, o[way]);
+            attn_in *t[2] = { &d.k, &d.v };
+            d.heads = d.kv_heads = H;
+            if (n >= 2) d.tolerance = 0, d.backend = "flash";
+            if (paged) d.seq.block_table = table, d.seq.page_size = PAGE, d.seq.pages = d.seq.max_pages = PAGES, d.seq.used_k = &used;
+            for (int m = 0; m < 2; m++) {
+                const int apart = m ? way / 2 : way % 2;
+                t[m]->scale = scale[m][!apart ? 0 : paged ? 1 : 2];
+                t[m]->scale_stride[0] = (paged ? PAGE : KEYS) * H, t[m]->scale_stride[1] = apart ? 1 : H, t[m]->scale_stride[2] = !apart ? 1 : paged ? PAGE : KEYS;
+            }
+            assert_ok(attn_forward(&d));
+            assert_memory_equal(o[0], o[way], sizeof o[0]);
+        }
+}
+
+/* ---- windows of several splits begin anywhere in a chunk: each key counts once, with its own chunk's scales ---- */
+static void test_windows(void **unused)
+{
+    enum { KEYS = 4000, DIM = 64 };
+    static char codes[2][(KEYS * DIM + HALF - 1) / HALF * PIECE];
+    static float scale[2][KEYS], q[DIM], o[DIM], cert[1];
+    static double want[DIM];
+    uint64_t r = 43;
+    (void)unused;
+    fill_codes(codes[0], codes[1], sizeof codes[0], &r);
+    for (int n = 0; n < 24; n++) {
+        attn_desc d = decoded(KEYS, q, codes[0], codes[1], scale[0], scale[1], o);
+        attn_statistics told;
+        double most = 0, worst = 0;
+        for (int64_t j = 0; j < KEYS; j++) scale[0][j] = scale[1][j] = j / 64 % 2 ? 0.004f : 0.0005f;
+        for (int64_t i = 0; i < DIM; i++) q[i] = (float)((10 + 5 * n) * random_normal(&r));
+        d.flags = ATTN_CAUSAL | ATTN_WINDOW_LEFT, d.window_left = 1200 + 113 * n, d.cert = cert, d.statistics = &told;
+        assert_ok(attn_forward(&d));
+        exactly(d, want);
+        for (int64_t i = (KEYS - 1 - d.window_left) * DIM; i < KEYS * DIM; i++) most = fmax(most, fabs(element_get(codes[1], ATTN_INT16, i) * (double)scale[1][i / DIM]));
+        for (int64_t i = 0; i < DIM; i++) worst = fmax(worst, fabs((double)o[i] - want[i]));
+        if (!(worst <= (double)cert[0] + 1e-5 * most) || !cert_kept(cert[0], 0.05 * most) || told.bytes > (d.window_left + 128) * DIM * 4)
+            fail_msg("window %d: off by %g, cert %g of %g, %lld bytes", (int)d.window_left, worst, (double)cert[0], 0.05 * most, (long long)told.bytes);
+    }
+}
+
 /* ---- a scale that is no number counts for the rows that see its key, and for no other ---- */
 static void test_scales_seen(void **unused)
 {
@@ -908,7 +1026,7 @@ static void test_light_among_heavy(void **unused)
 int main(void)
 {
     const struct CMUnitTest tests[] = { cmocka_unit_test(test_codes), cmocka_unit_test(test_layouts), cmocka_unit_test(test_append), cmocka_unit_test(test_overlap),
-        cmocka_unit_test(test_across), cmocka_unit_test(test_scales), cmocka_unit_test(test_scales_seen), cmocka_unit_test(test_worst_key), cmocka_unit_test(test_far_key), cmocka_unit_test(test_far_maximum), cmocka_unit_test(test_window), cmocka_unit_test(test_padding), cmocka_unit_test(test_many_keys), cmocka_unit_test(test_skipped), cmocka_unit_test(test_bad_row), cmocka_unit_test(test_kept_heads), cmocka_unit_test(test_room_of_threads), cmocka_unit_test(test_behind_the_last), cmocka_unit_test(test_one_of_two), cmocka_unit_test(test_all_read), cmocka_unit_test(test_within_f16), cmocka_unit_test(test_told), cmocka_unit_test(test_exact_cert), cmocka_unit_test(test_absolute), cmocka_unit_test(test_rows_for_dims),
+        cmocka_unit_test(test_across), cmocka_unit_test(test_scales), cmocka_unit_test(test_after_longer), cmocka_unit_test(test_signs), cmocka_unit_test(test_strides_of_scales), cmocka_unit_test(test_windows), cmocka_unit_test(test_scales_seen), cmocka_unit_test(test_worst_key), cmocka_unit_test(test_far_key), cmocka_unit_test(test_far_maximum), cmocka_unit_test(test_window), cmocka_unit_test(test_padding), cmocka_unit_test(test_many_keys), cmocka_unit_test(test_skipped), cmocka_unit_test(test_bad_row), cmocka_unit_test(test_kept_heads), cmocka_unit_test(test_room_of_threads), cmocka_unit_test(test_behind_the_last), cmocka_unit_test(test_one_of_two), cmocka_unit_test(test_all_read), cmocka_unit_test(test_within_f16), cmocka_unit_test(test_told), cmocka_unit_test(test_exact_cert), cmocka_unit_test(test_absolute), cmocka_unit_test(test_rows_for_dims),
         cmocka_unit_test(test_weights_between_codes), cmocka_unit_test(test_sums_of_many_dims), cmocka_unit_test(test_chunks_left_out), cmocka_unit_test(test_light_among_heavy) };
     return cmocka_run_group_tests_name("planes", tests, NULL, NULL);
 }

@@ -48,7 +48,7 @@ static void fill_cache(cache *c, int32_t type, double q_size, double k_scale, do
     c->used = (int32_t)c->kv;
     c->most = 0;
     for (int64_t i = 0; i < slots * c->dim; i++)
-        c->most = fmaxf(c->most, (float)(fabs(element_get(c->v, type, i)) * (scaled(type) ? c->v_scale[i / c->dim] : 1)));
+        c->most = fmaxf(c->most, (float)(fabs(element_get(c->v, type, i)) * (scaled(type) ? fabsf(c->v_scale[i / c->dim]) : 1)));
 }
 static void drop_cache(cache *c) { free(c->k), free(c->v); }
 
@@ -126,13 +126,13 @@ static void test_windows(void **state)
 }
 static void test_scales(void **state)
 {
-    static const double sizes[][3] = { /* of q, of K's scales, of V's; the first two lose the small codes of fp8 however they are read */
-        { 0x1p122, 0x1p-124, 1 }, { 30, 0x1p-8, 0x1p-119 },
+    static const double sizes[][3] = { /* of q, of K's scales, of V's; the first three lose the small codes of fp8 however they are read */
+        { 0x1p122, 0x1p-124, 1 }, { 30, 0x1p-8, 0x1p-119 }, { 30, 0x1p-8, -0x1p-119 },
         { 0x1p110, 0x1p-116, 1 }, { 0x1p112, 0x1p-114, 0x1p-100 }, { 0x1p-110, 0x1p100, 0x1p100 }, { 1, 0x1p-8, 0x1p-112 }, { 1, 0x1p-8, 0x1p-104 },
         { 1, 0x1p-8, 0x1p115 }, { 0x1p20, 0x1p-28, 0x1p-81 }, { 0x1p82, 0x1p-90, 0x1p-79 }, { 0x1p79, 0x1p-86, 0 }, { 0, 0x1p100, 0x1p-60 } };
     (void)state;
     for (int64_t t = 0; t < COUNT(types); t++)
-        for (int64_t n = types[t] == ATTN_INT8 ? 0 : 2; n < COUNT(sizes) && scaled(types[t]); n++)
+        for (int64_t n = types[t] == ATTN_INT8 ? 0 : 3; n < COUNT(sizes) && scaled(types[t]); n++)
             for (int64_t dim = 32; dim <= 64; dim += 16) {
                 cache c = { dim, 200, 0, NULL, NULL, { 0 }, { 0 }, { 0 }, 0, { 0 }, 0 };
                 fill_cache(&c, types[t], sizes[n][0], sizes[n][1], sizes[n][2], (uint64_t)n);
@@ -292,9 +292,45 @@ static void test_padding_of_q(void **state)
             fail_msg("%lld rows of %lld, padding %g: other bits than without padding", (long long)used, (long long)rows[n / 2].most, (double)rows[n / 2].padding);
     }
 }
+/* Of kv heads that are read together each has scales of its own size, with q to match: whether they go to the products is asked head by head. */
+static void test_scales_of_heads(void **state)
+{
+    enum { KEYS = 200, DIM = 64, H = 4, GROUP = 2 };
+    static float q[H * GROUP * DIM], scale[KEYS * H], ones[KEYS * H], o[2][H * GROUP * DIM], lse[2][H * GROUP];
+    static uint8_t kv[2][KEYS * H * DIM];
+    (void)state;
+    for (int64_t n = 0; n < 4 * H; n++) {
+        const int fp8 = n % 2 == 1;
+        uint64_t r = (uint64_t)n;
+        attn_desc d = { 0 };
+        for (int64_t i = 0; i < 2 * COUNT(kv[0]); i++) kv[i % 2][i / 2] = (uint8_t)(fp8 ? random_unit(&r) * 100 : random_unit(&r) * 256);
+        for (int64_t i = 0; i < COUNT(scale); i++) {
+            scale[i] = (float)((i % H == n / 4 ? 0x1p-8 : 0x1p-124) * (n / 2 % 2 ? 1 : 0.5) * (0.5 + random_unit(&r)));
+            ones[i] = 0.02f;
+        }
+        for (int64_t i = 0; i < COUNT(q); i++) q[i] = (float)((i / DIM / GROUP == n / 4 ? 0.1 : 0x1p119) * random_normal(&r));
+        d.batch = d.q_len = 1, d.heads = H * GROUP, d.kv_heads = H, d.kv_len = KEYS, d.head_dim = DIM, d.threads = 1, d.backend = "flash";
+        d.q.data = q, d.k.data = kv[0], d.v.data = kv[1], d.k.dtype = d.v.dtype = fp8 ? ATTN_FP8_E4M3 : ATTN_INT8;
+        d.k.scale = scale, d.v.scale = ones, d.o.data = o[0], d.lse = lse[0];
+        assert_ok(attn_forward(&d));
+        for (int64_t h = 0; h < H; h++) {           /* alone */
+            attn_desc one = d;
+            one.heads = GROUP, one.kv_heads = 1;
+            one.q.data = q + h * GROUP * DIM, one.k.data = kv[0] + h * DIM, one.v.data = kv[1] + h * DIM, one.k.scale = scale + h, one.v.scale = ones + h;
+            one.k.stride[0] = one.v.stride[0] = KEYS * H * DIM, one.k.stride[1] = one.v.stride[1] = H * DIM, one.k.stride[2] = one.v.stride[2] = DIM;
+            for (int a = 0; a < 3; a++) one.k.scale_stride[a] = one.v.scale_stride[a] = a == 0 ? KEYS * H : a == 1 ? H : 1;
+            one.o.data = o[1] + h * GROUP * DIM, one.lse = lse[1] + h * GROUP;
+            assert_ok(attn_forward(&one));
+        }
+        for (int64_t i = 0; i < COUNT(o[0]); i++)
+            if (!isfinite(o[0][i]) || memcmp(o[0] + i, o[1] + i, 4)) fail_msg("call %d: o[%d] is %g, not %g", (int)n, (int)i, (double)o[0][i], (double)o[1][i]);
+        assert_memory_equal(lse[0], lse[1], sizeof lse[0]);
+    }
+}
 int main(void)
 {
     const struct CMUnitTest tests[] = { cmocka_unit_test(test_types), cmocka_unit_test(test_pages), cmocka_unit_test(test_windows), cmocka_unit_test(test_scales), cmocka_unit_test(test_odd_scale),
-                                       cmocka_unit_test(test_infinite_scale), cmocka_unit_test(test_gangs), cmocka_unit_test(test_padding_of_q) };
+                                       cmocka_unit_test(test_infinite_scale), cmocka_unit_test(test_gangs), cmocka_unit_test(test_padding_of_q),
+                                       cmocka_unit_test(test_scales_of_heads) };
     return cmocka_run_group_tests_name("thin", tests, NULL, NULL);
 }

@@ -1037,6 +1037,31 @@ static void test_even_units(void **state)
 }
 
 /* A cache of int16 with room for KEYS keys. */
+/* Two sequences on one thread have the bits and the certificates that each has alone: the second, of longer keys, is bounded by singular values, and
+ * how long keys of the first might be does not count. */
+static void test_after_another(void **state)
+{
+    enum { ROWS = 420, KEYS = 1100, DIM = 64 };
+    static float q[2 * ROWS * DIM], k[2 * KEYS * DIM], v[2 * KEYS * DIM], o[2][2 * ROWS * DIM], cert[2][2 * ROWS];
+    attn_statistics told;
+    uint64_t r = 77;
+    (void)state;
+    for (int64_t i = 0; i < 2 * ROWS * DIM; i++) q[i] = (float)random_gauss(&r);
+    for (int64_t i = 0; i < 2 * KEYS * DIM; i++) k[i] = (float)(random_gauss(&r) * (i < KEYS * DIM ? 0.05 : 1)), v[i] = (float)random_gauss(&r);
+    for (int way = 0; way < 3; way++) {
+        const int64_t first = way == 1;
+        attn_desc d = { 0 };
+        d.batch = way == 2 ? 2 : 1, d.heads = 1, d.q_len = ROWS, d.kv_len = KEYS, d.head_dim = DIM, d.threads = 1, d.backend = "adaptive", d.tolerance = 0.001f;
+        d.q.data = q + first * ROWS * DIM, d.k.data = k + first * KEYS * DIM, d.v.data = v + first * KEYS * DIM;
+        d.o.data = o[way / 2] + first * ROWS * DIM, d.cert = cert[way / 2] + first * ROWS, d.statistics = &told;
+        if (no_products(&d)) skip();
+        assert_ok(attn_forward(&d));
+        assert_true(told.rows_redone < ROWS / 2);
+    }
+    assert_memory_equal(o[0], o[1], sizeof o[0]);
+    assert_memory_equal(cert[0], cert[1], sizeof cert[0]);
+}
+
 enum { KEYS_INT16 = 10380, DIM_INT16 = 64, ROWS_INT16 = 6 };
 static attn_desc decode_call(float *o)
 {
@@ -1101,7 +1126,7 @@ int main(void)
         cmocka_unit_test(test_told_by_threads), cmocka_unit_test(test_told_by_many_threads), cmocka_unit_test(test_left_out), cmocka_unit_test(test_close_errors), cmocka_unit_test(test_within_f16), cmocka_unit_test(test_lse_error), cmocka_unit_test(test_lse_many_keys), cmocka_unit_test(test_absolute_units), cmocka_unit_test(test_padded_units),
         cmocka_unit_test(test_sampled_far), cmocka_unit_test(test_nothing_seen), cmocka_unit_test(test_rising), cmocka_unit_test(test_small_queries),
         cmocka_unit_test(test_wide_declined), cmocka_unit_test(test_million_keys), cmocka_unit_test(test_host_flushes), cmocka_unit_test(test_why_f64),
-        cmocka_unit_test(test_even_units), cmocka_unit_test(test_decode_workspace), cmocka_unit_test(test_decode_told),
+        cmocka_unit_test(test_after_another), cmocka_unit_test(test_even_units), cmocka_unit_test(test_decode_workspace), cmocka_unit_test(test_decode_told),
     };
     fill_all();
     return cmocka_run_group_tests_name("tolerance", tests, NULL, NULL);

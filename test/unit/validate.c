@@ -900,6 +900,23 @@ static void test_append_many(void **state)
             writers_free(&w);
         }
 }
+/* Numbers where one pass over them ends and the next begins. */
+static void test_append_borders(void **state)
+{
+    enum { N = 5000, BORDER = 1 << 18 };
+    (void)state;
+    for (int slots = 0; slots < 2; slots++) {
+        writers w = writers_make(N, 1, 1, 2 * BORDER);
+        for (int32_t b = 0; b < N; b++) w.table[b] = b, w.cu[b + 1] = b + 1;
+        for (int32_t twice = BORDER - 2; twice < BORDER + 3; twice++) {
+            w.table[7] = w.table[N - 3] = twice;
+            assert_int_equal(writers_query(&w, slots), slots ? ATTN_ERR_SLOT_TWICE : ATTN_ERR_PAGE_TWICE);
+            w.table[7] = 7;
+            assert_ok(writers_query(&w, slots));
+        }
+        writers_free(&w);
+    }
+}
 
 /* numbers and names are distinct and never change sign; texts are sentences of their own; any other number has a text too */
 static void test_texts(void **state)
@@ -1133,7 +1150,7 @@ int main(int argc, char **argv)
     enum { OTHERS = 10 };
     struct CMUnitTest others[OTHERS + COUNT(not_here)] = {
         cmocka_unit_test(test_valid), cmocka_unit_test(test_every_status_has_a_case), cmocka_unit_test(test_texts),
-        cmocka_unit_test(test_message_bounds), cmocka_unit_test(test_message_names), cmocka_unit_test(test_append_twice), cmocka_unit_test(test_append_many),
+        cmocka_unit_test(test_message_bounds), cmocka_unit_test(test_message_names), cmocka_unit_test(test_append_twice), cmocka_unit_test(test_append_many), cmocka_unit_test(test_append_borders),
         cmocka_unit_test(test_overlap), cmocka_unit_test(test_texts_of_types), cmocka_unit_test(test_aligned),
         cmocka_unit_test(test_append_falls)
     };
