@@ -850,8 +850,8 @@ ATTN_API const attn_backend *attn_backend_find(const char *name); /* NULL: unkno
 /* The backend of calls that name none, unless ATTN_BACKEND in the environment says one; NULL or
  * "auto": automatic again. */
 ATTN_API attn_status attn_set_default(const char *name);
-/* for (i = 0; i < n; i++) task(arg, i); on the threads that *where asks for, which must be there.
- * For backends. */
+/* For backends: for (i = 0; i < n; i++) task(arg, i); on the threads that *where asks for, which
+ * must be there. */
 ATTN_API attn_status attn_parallel(
     const attn_desc *where, void (*task)(void *arg, int64_t i), void *arg, int64_t n);
 
