@@ -4969,8 +4969,9 @@ typedef struct attn__adaptive {
     /* whether sequences of many rows may be computed from codes, may have keys left out; the most
      * rows of those of few that are decoded, 0: none are */
     int int16, filter, decode;
-    /* bytes of a sequence and kv head that is decoded; of all at a time; how many begin at a time */
-    int64_t pair, pairs, side;
+    /* keys of the longest sequence that is decoded; bytes of one and a kv head; of all at a time; how
+     * many begin at a time */
+    int64_t keys, pair, pairs, side;
     int codes; /* decode multiplies codes of q */
 } attn__adaptive;
 #define ATTN__FAILED (-1.0f) /* beyond the tolerance: to be computed densely */
@@ -5214,7 +5215,7 @@ static int64_t attn__tiles(const attn__rows *u, int64_t r0, int64_t r1) {
 #define ATTN__DECODE_ROWS 8
 #define ATTN__DECODE_ROOM \
     (32 << 20) /* for kv heads that are decoded split by split: they share pages */
-#define ATTN__DECODE_SIDE (256 << 20) /* for those side by side, or for one */
+#define ATTN__DECODE_SIDE (256 << 20) /* for those that threads have side by side */
 #define ATTN__DECODE_KEYS 1024
 /* Low bytes of most values would be read below; it does not pay below PAYS, which is larger where
  * products cost more than memory (Zen 4, of one product of 512 bits a cycle). */
@@ -5334,7 +5335,7 @@ static int64_t attn__decode_carve(
     *scratch = at;
     at = 0;
     p->kept = ATTN__PART(pair, attn__decode_kept, 1);
-    p->ld = attn__round_up(job->d->kv_len, ATTN__INT16_CHUNK) + 16;
+    p->ld = attn__round_up(job->keys, ATTN__INT16_CHUNK) + 16;
     p->S = ATTN__PART(pair, float, rows * p->ld);
     p->P = ATTN__PART(pair, float, rows * p->ld);
     p->k_scale = ATTN__PART(pair, float, p->ld);
@@ -5397,7 +5398,8 @@ static void attn__adaptive_shape(const attn_desc *d, attn__adaptive *job) {
     job->rows_pad = f->BM + 16;
     job->kept = attn__int16_carve(job, NULL, &t, &job->scratch);
     job->scratch = attn__max(job->scratch, job->kept + f->scratch);
-    job->pair = job->pairs = 0;
+    job->keys = d->kv_len;
+    job->pair = job->pairs = job->side = 0;
 #if ATTN__DECODE
     attn__decode all;
     int64_t scratch;
@@ -5405,8 +5407,9 @@ static void attn__adaptive_shape(const attn_desc *d, attn__adaptive *job) {
     job->codes = bytes && d->head_dim % 32 == 0 && !(d->flags & ATTN_TOLERANCE_ABSOLUTE) &&
                  d->tolerance > ATTN__DECODE_COARSE;
     if (job->decode) job->pair = attn__decode_carve(job, NULL, NULL, &all, &scratch);
-    job->side = job->pair ? attn__clamp(ATTN__DECODE_SIDE / job->pair, 1, f->planned) : 1;
-    job->pairs = attn__max(attn__size_mul(job->side, job->pair),
+    /* as much for those side by side as they may need, or for one */
+    job->pairs = attn__max(
+        attn__max(job->pair, attn__min(attn__size_mul(f->planned, job->pair), ATTN__DECODE_SIDE)),
         attn__min(attn__size_mul(d->kv_heads, job->pair), ATTN__DECODE_ROOM));
     if (job->decode) job->scratch = attn__max(job->scratch, scratch);
 #endif
@@ -5870,11 +5873,21 @@ static void attn__decode_phases(attn__decoding *now, attn__share *share, int32_t
     }
 }
 /* As many sequences and kv heads as there are threads, so that L2 holds what is known of them, and as
- * memory allows. Those that are `later` wait for as many as there is room for, and go split by split together: kv heads share
- * pages of memory, and processors know the addresses of few. */
-static void attn__decode_run(const attn__adaptive *job, char *workspace) {
+ * there is room for. Those that are `later` wait for as many as there is room for, and go split by
+ * split together: kv heads share pages of memory, and processors know the addresses of few. */
+static void attn__decode_run(attn__adaptive *job, char *workspace) {
     const int64_t pairs = job->d->batch * job->d->kv_heads;
     char *room = workspace + job->flash.planned * job->scratch;
+    attn__decode all;
+    int64_t unused;
+    job->keys = 0;
+    for (int64_t b = 0; b < job->d->batch; b++) {
+        const attn__sequence_view s = attn__sequence(job->d, b);
+        if (attn__decodes(job, &s)) job->keys = attn__max(job->keys, s.k_len);
+    }
+    if (!job->keys) return;
+    job->pair = attn__decode_carve(job, NULL, NULL, &all, &unused);
+    job->side = attn__clamp(job->pairs / job->pair, 1, job->flash.planned);
     int64_t kept = 0, first = 0;
     attn__decoding now = {job, room, 0, 0, 0};
     attn__share share = {
