@@ -168,9 +168,9 @@
    bytes that the tolerance asks for; attn_statistics.bytes says how much. Up to 8 rows (q_len times
    heads / kv_heads; fewer where dims are few, see below) against 1024 keys and more, dims that are
    powers of two up to 512 with strides that are multiples of them, a tolerance of 1/512 and above
-   (Zen 4: 1/128; named: 1/2048). The workspace has 78 bytes for each key that there may be, of one
-   kv head for each thread as far as 256 MiB go, or of all kv heads where these are more, as far as
-   32 MiB go.
+   (Zen 4: 1/128; named: 1/2048). The workspace has 78 bytes for each key that there may be: of one
+   kv head for each thread as far as 256 MiB go, of one at least, or of all kv heads where these are
+   more, as far as 32 MiB go.
    Taken: every dtype, layout and length, grouped heads, causal, windows, offsets, packed and
    padded sequences, slots, pages, append. Computed exactly, with the reason in attn_statistics.why
    and a cert of 0: softcap, bias, mask, ALiBi, sinks, dropout, a scale below 0, few rows or keys

@@ -64,7 +64,8 @@
  *   bits takes subnormals for 0. A backward with masks, of rows that follow each other backwards or
  *   are no multiples of 16 bytes, or of dims that are no multiples of 8, makes each weight alone.
  *   Of f16 with an o of another type tiles with weights below 2^-26 of a row's largest take 1.5 to 4
- *   times as long.
+ *   times as long; rows that are no multiples of 16 bytes and dims above 128, 64 on gfx11, have the
+ *   kernel of masks there, 1.7 times as long.
  * LAID OUT  as rows of one type before they are read, by every kernel but that of DECODE: pages in
  *   device memory; q, k and v of different types, codes among them, then all three in f32; so too
  *   16-bit caches with rotary embedding, whose q stays in f32. The bits are those of the same keys in
@@ -3013,8 +3014,8 @@ template <int DTYPE> struct gpu_p_bias {
 /* f16 has few bits for weights below 2^-14, which is 2^-26 of a row's largest, and none below 2^-24:
    an o of another type shows that where v of the larger ones is 0. Where a tile has such weights they
    are multiplied before the others, times 2^26, 2^52 or 2^78, by sums that are at that scale
-   meanwhile, which changes no bit of them: between two carries they are below 2^43. y is log 2 of
-   such a weight. */
+   meanwhile, which changes no bit of them: between two carries they are below 2^43, in a decode below
+   2^50 where there may be so many powers. y is log 2 of such a weight. */
 template <int DTYPE> struct gpu_light {
     static constexpr int MASK = DTYPE == (int)ATTN_F16 ? MASK_LIGHT : 0, STEP = 26, LAST = 78;
     static constexpr float LEAST = -14.0f, FROM = LEAST + STEP;
@@ -3029,11 +3030,11 @@ template <int DTYPE> struct gpu_light {
         score = has ? GPU_NEG_INF : score;
         return has ? gpu_exp2(y) : 0.0f;
     }
-    /* The highest power that some lane of the wave has one of. */
-    __device__ static int first(float least) {
+    /* The highest power that some lane of the wave has one of, of a sum of so many keys in turn. */
+    __device__ static int first(float least, int32_t keys) {
         int by = 0;
         GPU_UNROLL for (int n = STEP; MASK && n <= LAST; n += STEP)
-            if (goes_on(least, n)) by = n;
+            if (goes_on(least, n) && (n < LAST || keys < 1 << 19)) by = n;
         return by;
     }
     /* Has some lane of the wave one of 2^by or a higher power? least: the least of its y. */
@@ -7353,7 +7354,7 @@ template <int KV, int D> struct gpu_decode_mma : gpu_decode_keys<16, 128> {
         float least = 0.0f;
         GPU_UNROLL for (int n = 0; n < 4; n++)
             if (seen >> n & 1) least = fminf(least, light::seen(exponent(n)));
-        int by = light::first(least);
+        int by = light::first(least, (reach.hi - reach.lo) / WAVES);
         GPU_NO_UNROLL for (; by >= 0; by -= light::STEP) {
             uint32_t b[2];
             float w[4];

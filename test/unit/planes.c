@@ -852,6 +852,13 @@ static void test_room_of_threads(void **unused)
     most.backend = "adaptive", most.tolerance = 0.01f;
     assert_ok(attn_query(&most, NULL, &huge));           /* one head's, and nothing wraps */
     assert_true((double)huge.workspace_size > 70.0 * (double)most.kv_len && (double)huge.workspace_size < 90.0 * (double)most.kv_len);
+    size_t last = 0;
+    most.threads = 16;
+    for (most.kv_len = 2000; most.kv_len < 30000000; most.kv_len += most.kv_len / 8) {     /* nor does it shrink */
+        assert_ok(attn_query(&most, NULL, &huge));
+        if (huge.workspace_size < last) fail_msg("%lld keys: %zu bytes, %zu for less", (long long)most.kv_len, huge.workspace_size, last);
+        last = huge.workspace_size;
+    }
     fill_codes(codes[0], codes[1], sizeof codes[0], &r);
     for (int64_t j = 0; j < PAGES * PAGE * HEADS; j++) scale[j] = 0.004f;
     for (int64_t i = 0; i < HEADS * DIM; i++) q[i] = (float)(4 * (random_unit(&r) - 0.5));
