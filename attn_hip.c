@@ -64,8 +64,7 @@
  *   bits takes subnormals for 0. A backward with masks, of rows that follow each other backwards or
  *   are no multiples of 16 bytes, or of dims that are no multiples of 8, makes each weight alone.
  *   Of f16 with an o of another type tiles with weights below 2^-26 of a row's largest take 1.5 to 4
- *   times as long; rows that are no multiples of 16 bytes and dims above 128, 64 on gfx11, have the
- *   kernel of masks there, 1.7 times as long.
+ *   times as long; dims above 128, 64 on gfx11, have the kernel of masks there, 1.7 times as long.
  * LAID OUT  as rows of one type before they are read, by every kernel but that of DECODE: pages in
  *   device memory; q, k and v of different types, codes among them, then all three in f32; so too
  *   16-bit caches with rotary embedding, whose q stays in f32. The bits are those of the same keys in
@@ -3875,9 +3874,9 @@ __global__ void __launch_bounds__(S::THREADS, S::PER_SIMD) gpu_flash16_forward(g
     }
 }
 
-/* Rows of the table: affects speed, never results. Per shape: plain and aligned; of f16 the same for
-   an o of another type, up to as many dims as there are registers for; plain, for any alignment and
-   stride, with the same bits but of a NaN; and everything, masks too, for any alignment. */
+/* Rows of the table: affects speed, never results. Per shape: plain and aligned; plain, for any
+   alignment and stride, with the same bits but of a NaN; of f16 the same for an o of another type, up
+   to as many dims as there are registers for; and everything, masks too, for any alignment. */
 #define GPU_SHAPE_16(UNIT, DTYPE, D, WAVES, BN, MASKS, ALIGN) \
     gpu_shape16<UNIT, DTYPE, D, WAVES, BN, MASKS, ALIGN>
 #define GPU_ROW_16(name, UNIT, DTYPE, D, WAVES, BN, MASKS, ALIGN) \
@@ -3886,11 +3885,11 @@ __global__ void __launch_bounds__(S::THREADS, S::PER_SIMD) gpu_flash16_forward(g
         (const void *)gpu_flash16_forward<GPU_SHAPE_16(UNIT, DTYPE, D, WAVES, BN, MASKS, ALIGN)>},
 #define GPU_ROW_16_WIDE(name, UNIT, DTYPE, D, WAVES, BN) \
     GPU_ROW_16(name, UNIT, DTYPE, D, WAVES, BN, \
-        (D > gpu_unit<UNIT>::LIGHT_DIMS ? 0 : gpu_light<DTYPE>::MASK), 16)
+        (D > gpu_unit<UNIT>::LIGHT_DIMS ? 0 : gpu_light<DTYPE>::MASK), 2)
 #define GPU_ROWS_16_D(name, UNIT, DTYPE, D, WAVES, MASK_WAVES, BN) \
     GPU_ROW_16("flash_" name "_d" #D, UNIT, DTYPE, D, WAVES, BN, 0, 16) \
-    GPU_ROW_16_WIDE("flash_" name "_d" #D "_wide", UNIT, DTYPE, D, WAVES, BN) \
     GPU_ROW_16("flash_" name "_d" #D "_any", UNIT, DTYPE, D, MASK_WAVES, BN, 0, 2) \
+    GPU_ROW_16_WIDE("flash_" name "_d" #D "_wide", UNIT, DTYPE, D, MASK_WAVES, BN) \
     GPU_ROW_16("flash_" name "_d" #D "_masks", UNIT, DTYPE, D, MASK_WAVES, BN, ~0, 2)
 /*                                             D  waves  keys a tile */
 #define GPU_ROWS_16_MFMA(name, DTYPE, WAVES256) \
@@ -7487,26 +7486,26 @@ __global__ void __launch_bounds__(128) gpu_decode_mma_parts(GPU_CACHE_PARAMS p) 
 /* D, masks, alignment, then warps, blocks of 16 rows, keys a tile, q in LDS, workgroups at a time */
 #define GPU_ROWS_MMA32(name, DTYPE) \
     GPU_ROW_MMA("flash_" name "_d32", DTYPE, 32, 0, 16, 4, 2, 64, 1, 3) \
-    GPU_ROW_MMA("flash_" name "_d32_wide", DTYPE, 32, GPU_WIDE(DTYPE, 32), 16, 4, 2, 64, 1, 3) \
     GPU_ROW_MMA("flash_" name "_d32_any", DTYPE, 32, 0, 2, 4, 2, 64, 1, 3) \
+    GPU_ROW_MMA("flash_" name "_d32_wide", DTYPE, 32, GPU_WIDE(DTYPE, 32), 2, 4, 2, 64, 1, 3) \
     GPU_ROW_MMA("flash_" name "_d32_masks", DTYPE, 32, ~0, 2, 4, 1, 64, 0, 3)
 #define GPU_ROWS_MMA(name, DTYPE) \
     GPU_ROW_MMA("flash_" name "_d64", DTYPE, 64, 0, 16, 4, 2, 64, 0, 2) \
-    GPU_ROW_MMA("flash_" name "_d64_wide", DTYPE, 64, GPU_WIDE(DTYPE, 64), 16, 4, 2, 64, 0, 2) \
     GPU_ROW_MMA("flash_" name "_d64_any", DTYPE, 64, 0, 2, 4, 2, 64, 0, 2) \
+    GPU_ROW_MMA("flash_" name "_d64_wide", DTYPE, 64, GPU_WIDE(DTYPE, 64), 2, 4, 2, 64, 0, 2) \
     GPU_ROW_MMA("flash_" name "_d64_masks", DTYPE, 64, ~0, 2, 8, 1, 64, 0, 1) \
     GPU_ROW_MMA("flash_" name "_d128", DTYPE, 128, 0, 16, 4, 2, 32, 1, 2) \
-    GPU_ROW_MMA("flash_" name "_d128_wide", DTYPE, 128, GPU_WIDE(DTYPE, 128), 16, 4, 2, 32, 1, 2) \
     GPU_ROW_MMA("flash_" name "_d128_any", DTYPE, 128, 0, 2, 4, 2, 32, 1, 2) \
+    GPU_ROW_MMA("flash_" name "_d128_wide", DTYPE, 128, GPU_WIDE(DTYPE, 128), 2, 4, 2, 32, 1, 2) \
     GPU_ROW_MMA("flash_" name "_d128_masks", DTYPE, 128, ~0, 2, 8, 1, 32, 0, 1) \
     GPU_ROW_MMA("flash_" name "_d256", DTYPE, 256, 0, 16, 8, 1, 32, 0, 1) \
     GPU_ROW_MMA("flash_" name "_d256_any", DTYPE, 256, 0, 2, 8, 1, 32, 0, 1) \
     GPU_ROW_MMA("flash_" name "_d256_masks", DTYPE, 256, ~0, 2, 4, 1, 16, 1, 2)
 #define GPU_ROWS_WGMMA_D(name, DTYPE, D, WAVES, Q_IN_LDS, OCCUPANCY) \
     GPU_ROW_WGMMA(name, DTYPE, D, 0, 16, WAVES, 1, 64, Q_IN_LDS, OCCUPANCY) \
-    GPU_ROW_WGMMA( \
-        name "_wide", DTYPE, D, GPU_WIDE(DTYPE, D), 16, WAVES, 1, 64, Q_IN_LDS, OCCUPANCY) \
     GPU_ROW_WGMMA(name "_any", DTYPE, D, 0, 2, WAVES, 1, 64, Q_IN_LDS, OCCUPANCY) \
+    GPU_ROW_WGMMA( \
+        name "_wide", DTYPE, D, GPU_WIDE(DTYPE, D), 2, WAVES, 1, 64, Q_IN_LDS, OCCUPANCY) \
     GPU_ROW_WGMMA(name "_masks", DTYPE, D, ~0, 2, 8, 1, 64, Q_IN_LDS, 1)
 #define GPU_ROWS_WGMMA(name, DTYPE) \
     GPU_ROWS_WGMMA_D("flash_" name "_d64_wgmma", DTYPE, 64, 4, 0, 4) \
