@@ -63,8 +63,9 @@
  *   LAID OUT so, a dout of another type than q, and the gradients of f16 on gfx90a, whose unit of 16
  *   bits takes subnormals for 0. A backward with masks, of rows that follow each other backwards or
  *   are no multiples of 16 bytes, or of dims that are no multiples of 8, makes each weight alone.
- *   Of f16 with an o of another type tiles with weights below 2^-26 of a row's largest take 1.5 to 4
- *   times as long; dims above 128, 64 on gfx11, have the kernel of masks there, 1.7 times as long.
+ *   f16 with an o of another type takes about 1.4 times as long as with one of f16, tiles of weights
+ *   below 2^-26 of a row's largest 2 to 5 times; dims above 128, 64 on gfx11, have the kernel of masks
+ *   there, 1.7 times.
  * LAID OUT  as rows of one type before they are read, by every kernel but that of DECODE: pages in
  *   device memory; q, k and v of different types, codes among them, then all three in f32; so too
  *   16-bit caches with rotary embedding, whose q stays in f32. The bits are those of the same keys in

@@ -1408,6 +1408,29 @@ static void one_large_query(void) {
         proof_free(&c);
     }
 }
+/* f16 with an o of f32 has the bits of staged rows, which are aligned, where they lie in device memory and are not. */
+static void unaligned_bits(void) {
+    registered();
+    for (int n = 0; n < 3; n++) {
+        const int64_t dim = 32 << n;
+        proof_case c;
+        hip_place p;
+        shape(&c, 1, 40, 150, 1, 1, dim, 0, ATTN_F16);
+        c.d.o.dtype = ATTN_F32;
+        int64_t *stride[] = {c.d.q.stride, c.d.k.stride, c.d.v.stride};
+        for (int t = 0; t < 3; t++) stride[t][0] = (t ? 150 : 40) * (dim + 1), stride[t][1] = stride[t][2] = dim + 1;
+        bind(&c);
+        CHECK(!proof_call(&c, 0), "%s", c.message);
+        char *want = outputs(&c, outputs(&c, NULL)), *got = outputs(&c, NULL);
+        proof_reset(&c);
+        hip_place_make(&c, &p, 0);
+        CHECK(!attn_forward(&p.d), "%s", c.message);
+        hip_place_fetch(&c, &p);
+        CHECK(!memcmp(outputs(&c, got), want, outputs_size(&c)), "%d dims: other bits", (int)dim);
+        hip_place_free(&c, &p);
+        free(want), free(got), proof_free(&c);
+    }
+}
 /* A stride along an axis of one is never stepped: any number may stand there. */
 static void odd_strides_of_one(void) {
     static const int32_t dtype[] = {ATTN_F16, ATTN_BF16, ATTN_F32};
@@ -3399,7 +3422,7 @@ static const struct { const char *name; void (*body)(void); const char *variable
     TEST(no_device), SIMULATED(other_chip, "HIPSIM_ARCH", "another"), TEST(pointers), TEST(two_devices), TEST(workspaces), WITH(sticky, "HIPSIM_ON_ERROR", "return"), TEST(sticky_or_not), TEST(declined),
     TEST(failing_calls_host), TEST(failing_calls_device), TEST(nothing_leaks), TEST(nothing_is_kept), TEST(nothing_suspect_is_kept), TEST(workspace_is_enough), TEST(the_choice),
     TEST(two_threads), TEST(every_layout), TEST(conversion), TEST(the_times), TEST(garbage_lengths), TEST(batch_invariant), TEST(infinite_keys), TEST(far_scores), TEST(far_sinks), TEST(tiny_softcap), TEST(far_softcap),
-    SIMULATED(nan_costs, "HIPSIM_REPORT", "a file"), TEST(full_nan), TEST(spoiled_beside_sink), TEST(far_keys), TEST(long_sums), TEST(equal_products), TEST(many_lengths), TEST(large_and_even), TEST(small_weights), TEST(light_weights), TEST(largest_scores), TEST(scores_of_any_f32), TEST(small_lse), TEST(one_large_query), TEST(as_many_as_may_be), TEST(launches_end_below_2_32), TEST(climbing_scores), TEST(output_types), TEST(no_query), TEST(odd_strides_of_one), TEST(no_code),
+    SIMULATED(nan_costs, "HIPSIM_REPORT", "a file"), TEST(full_nan), TEST(spoiled_beside_sink), TEST(far_keys), TEST(long_sums), TEST(equal_products), TEST(many_lengths), TEST(large_and_even), TEST(small_weights), TEST(light_weights), TEST(unaligned_bits), TEST(largest_scores), TEST(scores_of_any_f32), TEST(small_lse), TEST(one_large_query), TEST(as_many_as_may_be), TEST(launches_end_below_2_32), TEST(climbing_scores), TEST(output_types), TEST(no_query), TEST(odd_strides_of_one), TEST(no_code),
     WITH(far_apart, "HIPSIM_POISON", "0"), WITH(far_apart_gradients, "HIPSIM_POISON", "0"),
     TEST(backward_agrees), TEST(backward_stays), TEST(backward_pointers), TEST(backward_workspaces), TEST(backward_bias_shapes), TEST(backward_of_nothing), TEST(backward_spoiled), TEST(backward16_agrees), TEST(backward16_spoiled), TEST(backward16_spoiled_wide), TEST(backward16_range), TEST(backward16_ends), TEST(backward16_largest), TEST(backward16_mean), TEST(backward_far), TEST(backward_any_lse), TEST(backward_cancelling), TEST(far_windows), TEST(hidden_by_f64), TEST(backward_one_above),
     TEST(backward_long_sums), TEST(backward_invariant), TEST(backward_pieces), TEST(backward_garbage), TEST(backward_wide), TEST(failing_backward_host), TEST(failing_backward_device),
