@@ -183,10 +183,10 @@
    where there are 1024 keys and more, head_dim is at most 256 and rows look at many of their keys: 1.1
    to 1.4 times (Zen 4, below 4096 keys: 0.85 to 1.25). Decode from int16 at 0.01 is 1.1 to 3 times as
    fast as without a tolerance where rows look at few of their keys; where they look at all, as fast
-   with one row of 128 dims and up to 1.3 times slower with 4; 1.3 to 1.4 times slower where scores are
+   with one row of 128 dims and up to 1.3 times slower with 4; 1.3 to 1.5 times slower where scores are
    too large for the codes of q, which is mostly known before values are read. It is compared with the
    exact decode of the same cache, which takes longer than one of f32 where that is in the processor's
-   caches, 2 to 4 times as long as one of f16, and is done of up to 1 row of 64 dims, 4 of 128, 8 of
+   caches, 1.3 to 2 times as long as one of f16, and is done of up to 1 row of 64 dims, 4 of 128, 8 of
    256. Integers do not pay at 0.0005 and below, nor where scale |q| |k| is beyond some 50. Keys are
    left out, on AVX2 too, of 257 rows and more against 2048 keys and more, where rows look at few of
    their keys: that pays at 0.001 nearly as at 0.01. What does not pay is as fast as without a
@@ -14737,16 +14737,22 @@ ATTN__INLINE void ATTN__(thin_fetch_last)(const attn__thin *m, const char *p, in
 #undef ATTN__THIN_PANEL
 #undef ATTN__THIN_ALONE
 #undef ATTN__THIN_COSTLY
-#undef ATTN__THIN_SINGLE
 #define ATTN__THIN_PANEL (ATTN__MR * ATTN__NV >= 24 ? 8 : 4)
 #define ATTN__THIN_ALONE 8 /* the same of a single row */
 #define ATTN__THIN_COSTLY(dtype) \
     ((dtype) == ATTN_FP8_E4M3 || (dtype) == ATTN_INT16 || (dtype) == ATTN_Q8_0 || \
         (dtype) == ATTN_Q4_0)
-/* What has code for a single row, as decode without groups has; of the others four are computed. */
-#define ATTN__THIN_SINGLE(dtype) \
-    ((dtype) == ATTN_F32 || (dtype) == ATTN_F16 || (dtype) == ATTN_BF16 || (dtype) == ATTN_INT8 || \
-        (dtype) == ATTN_FP8_E4M3)
+/* n columns from c + e on of the key that begins with element `at` of data, c a multiple of 32 where
+ * there are blocks. R 1: of the row at `row`, but for int16, whose bytes depend on `at`. */
+ATTN__INLINE ATTN__V ATTN__(thin_key)(const void *data, int R, int32_t dtype, int64_t at,
+    const char *row, int64_t c, int64_t e, int64_t n) {
+    if (attn__is_blocks(dtype)) {
+        const char *begin = R == 1 ? row : (const char *)data + attn__bytes(dtype, at);
+        return ATTN__(load_block)((const uint8_t *)begin + attn__bytes(dtype, c), dtype, e);
+    }
+    return R == 1 && dtype != ATTN_INT16 ? ATTN__(load_any)(row, dtype, c + e, n)
+                                         : ATTN__(load_any)(data, dtype, at + c + e, n);
+}
 /* acc[R][X] += q[R] times n columns from c + e on of the X keys that lie at `at`, with one row at
  * the addresses `rows`; c a multiple of 32 where there are blocks. */
 ATTN__INLINE void ATTN__(thin_step)(const void *data, int R, int X, int32_t dtype, const float *q,
@@ -14767,15 +14773,12 @@ ATTN__INLINE void ATTN__(thin_step)(const void *data, int R, int X, int32_t dtyp
     if (R == 1) { /* key after key: so many do not fit */
         const ATTN__V part = ATTN__(load)(q);
         ATTN__UNROLL for (int x = 0; x < X; x++)
-            acc[x] = ATTN__(fma)(part, ATTN__(load_any)(rows[x], dtype, c + e, n), acc[x]);
+            acc[x] = ATTN__(fma)(
+                part, ATTN__(thin_key)(data, R, dtype, at[x], rows[x], c, e, n), acc[x]);
         return;
     }
     ATTN__UNROLL for (int x = 0; x < X; x++)
-        key[x] = attn__is_blocks(dtype)
-                     ? ATTN__(load_block)((const uint8_t *)data + attn__bytes(dtype, at[x]) +
-                                              attn__bytes(dtype, c),
-                           dtype, e)
-                     : ATTN__(load_any)(data, dtype, at[x] + c + e, n);
+        key[x] = ATTN__(thin_key)(data, R, dtype, at[x], rows[x], c, e, n);
     ATTN__UNROLL for (int r = 0; r < R; r++) {
         const ATTN__V part = ATTN__(load)(q + r * ATTN__W);
         ATTN__UNROLL for (int x = 0; x < X; x++)
@@ -14855,7 +14858,7 @@ ATTN__INLINE void ATTN__(thin_dots)(
 ATTN__NOINLINE void ATTN__(thin_dots_from)(const attn__thin *m, int64_t first) {
     float Q[4 * ATTN__SUM_DIMS * ATTN__W];
     const int64_t dim = attn__min(m->dim, first + ATTN__SUM_DIMS * ATTN__W);
-    const int R = m->rows == 1 && ATTN__THIN_SINGLE(m->dtype) ? 1 : 4;
+    const int R = m->rows == 1 ? 1 : 4;
 #if ATTN__BF16
     if (m->pairs) {
         for (int64_t c = first; c < dim; c += ATTN__W)
@@ -14876,7 +14879,7 @@ ATTN__NOINLINE void ATTN__(thin_dots_from)(const attn__thin *m, int64_t first) {
     switch (m->dtype) {
 #define X(type) \
     case type: \
-        if (ATTN__THIN_SINGLE(type) && R == 1) ATTN__(thin_dots)(m, 1, type, first, Q); \
+        if (R == 1) ATTN__(thin_dots)(m, 1, type, first, Q); \
         else ATTN__(thin_dots)(m, 4, type, first, Q); \
         return;
         X(ATTN_F32)
@@ -15002,8 +15005,7 @@ ATTN__INLINE void ATTN__(thin_panel)(const attn__thin *m, int R, int vectors, in
     switch (m->dtype) {
 #define X(type) \
     case type: \
-        if (type == ATTN_F32 || (R == 1 && ATTN__THIN_SINGLE(type)) || \
-            (R > 1 && (vectors < ATTN__THIN_PANEL || !ATTN__THIN_COSTLY(type)))) \
+        if (type == ATTN_F32 || R == 1 || vectors < ATTN__THIN_PANEL || !ATTN__THIN_COSTLY(type)) \
             ATTN__(thin_sums)(m, R, vectors, type, j, end, c, \
                 ATTN__THIN_ENDS(type) ? last : ATTN__W, row, from, to, acc); \
         break;
@@ -15051,7 +15053,7 @@ ATTN__NOINLINE void ATTN__(thin_columns)(const attn__thin *m) {
     /* of two rows, half as wide of four, or THIN_ALONE vectors of one */
     float part[2][2 * ATTN__THIN_PANEL * ATTN__W];
     int64_t c = 0;
-    if (m->rows == 1 && ATTN__THIN_SINGLE(m->dtype)) {
+    if (m->rows == 1) {
         c = ATTN__(thin_panels)(m, 1, ATTN__THIN_ALONE, c, part);
         c = ATTN__(thin_panels)(m, 1, ATTN__THIN_ALONE / 2, c, part);
         c = ATTN__(thin_panels)(m, 1, 2, c, part);
