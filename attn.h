@@ -686,7 +686,7 @@ typedef struct attn_plan {
     X(ERR_NO_DEVICE,        161, "no GPU is present") \
     X(ERR_GPU_ARCH,         162, "attn_hip.c was not built for the GPU found") \
     X(ERR_GPU_MEMORY,       163, "out of device memory") \
-    X(ERR_GPU_POINTER,      164, "a pointer is not device memory of the device named") \
+    X(ERR_GPU_POINTER,      164, "a pointer is memory of the wrong kind, or of another device") \
     X(ERR_GPU_WORKSPACE,    165, "the workspace is not device memory") \
     X(ERR_GPU_STICKY,       166, "a kernel, of this call or an earlier one, has failed: the GPU takes no more") \
     X(ERR_GPU,              167, "the GPU runtime reports an error: see the message buffer") \
@@ -3486,7 +3486,8 @@ typedef struct attn__kernels {
     void (*backward_dq)(const struct attn__bwd *job, const attn__sequence_view *s, int64_t kv_head,
         int64_t row0, int64_t rows);
     void (*bias_rows)(const struct attn__bwd *job, const attn__sequence_view *s,
-        const struct attn__bwd_tile *t, int64_t h0, int64_t h1, int64_t first, float *out, int bad);
+        const struct attn__bwd_tile *t, int64_t h0, int64_t h1, int64_t first, float *out,
+        float scale, int bad);
     void (*standard_softmax)(const struct attn__std *job, const attn__sequence_view *s, int64_t h,
         int64_t row0, int64_t rows, float *S, float *stats);
     void (*convert_rows)(const attn_out *dst, int64_t dst_at, int64_t dst_step, const attn_in *src,
@@ -6003,8 +6004,9 @@ static void attn__tell_exact(const attn_desc *d, const attn_backend *b) {
 
 /* =========================================================================== >>gradients ====
    Shared by flash and standard: shape, phases, units. Flash: rows, key splits, dq, dbias,
-   dsink; the first three in one where heads are enough for the threads. Standard: rows, all P
-   and dS, dK and dV, dQ, and the rest alike. */
+   dsink; the first three in one where heads are enough for the threads, and dbias with the splits
+   where no other unit has a share in it. Standard: rows, all P and dS, dK and dV, dQ; the rest is
+   alike in both. */
 enum { ATTN__STD_SCORES, ATTN__STD_KEYS, ATTN__STD_QUERIES };
 typedef struct attn__bwd {
     const attn_desc *d;
@@ -6020,6 +6022,9 @@ typedef struct attn__bwd {
      * which caches keep from head to head. Otherwise a unit is one split, and the rows of all
      * heads are held. */
     int whole_heads;
+    /* dbias is written by the splits: none of its elements is another kv head's or row's. Those that
+     * the batch shares: a unit is a kv head of all sequences, in turn */
+    int bias_at_once, in_turn;
     int64_t rows_held, first;                 /* rows held, the first of them */
     int64_t block_bytes, held_bytes, scratch; /* blocks of a thread; rows held; all of a thread */
     char *workspace;
@@ -6055,6 +6060,12 @@ static int64_t attn__bwd_row(const attn__bwd *job, const attn__sequence_view *s,
            kv_head * job->group * s->q_rows;
 }
 
+/* Whether splits may write dbias: else, and with a softcap, whose slope is in dS, it is computed apart. */
+static int attn__bwd_bias_own(const attn__bwd *job) {
+    const attn_desc *d = job->d;
+    return job->g->dbias && !job->standard && !attn__capped(d) && d->bias.stride[2] &&
+           (d->bias.stride[1] || d->heads == 1);
+}
 static void attn__bwd_shape(const attn_desc *d, const attn_grad *g, int standard, attn__bwd *job) {
     memset(job, 0, sizeof *job);
     job->d = d;
@@ -6089,8 +6100,15 @@ static void attn__bwd_shape(const attn_desc *d, const attn_grad *g, int standard
                   (job->bf16_qk ? job->q_ld * 2 : 0) + (job->bf16_dp ? job->v_ld * 2 : 0),
             own = attn__round_up(row * job->rows_most, ATTN__ALIGN),
             all = attn__round_up(row * job->rows, ATTN__ALIGN);
-    job->whole_heads = !standard && !g->dbias && attn__size_mul(job->planned, own) <= all &&
-                       (pairs % job->planned == 0 || pairs >= 4 * job->planned);
+    const int fits = !standard && attn__size_mul(job->planned, own) <= all,
+              shared = d->batch > 1 && !d->bias.stride[0];
+    /* in turn, threads may wait for a third of the time: computed apart, dbias takes as long */
+    job->in_turn = attn__bwd_bias_own(job) && shared && fits &&
+                   2 * attn__round_up(d->kv_heads, job->planned) <= 3 * d->kv_heads;
+    job->bias_at_once = attn__bwd_bias_own(job) && (!shared || job->in_turn);
+    job->whole_heads =
+        job->in_turn || (fits && (!g->dbias || job->bias_at_once) &&
+                            (pairs % job->planned == 0 || pairs >= 4 * job->planned));
     job->rows_held = job->whole_heads ? job->rows_most : job->rows;
     job->held_bytes = job->whole_heads ? own : all;
     job->scratch = job->block_bytes + (job->whole_heads ? own : 0);
@@ -6174,14 +6192,21 @@ static void attn__bwd_whole_head(
 }
 /* Flash: key splits, or all that a (sequence, kv head) asks for. */
 static int64_t attn__bwd_splits_units(const attn__bwd *job) {
-    return job->standard ? 0 : attn__bwd_pairs(job) * (job->whole_heads ? 1 : job->splits);
+    if (job->standard) return 0;
+    if (job->in_turn) return job->d->kv_heads;
+    return attn__bwd_pairs(job) * (job->whole_heads ? 1 : job->splits);
 }
 static void attn__bwd_splits_unit(const void *arg, int64_t u, char *scratch) {
     const attn__bwd *job = (const attn__bwd *)arg;
     attn__sequence_view s;
     int64_t kv_head, split = attn__bwd_part(job, u, &s, &kv_head);
     if (job->whole_heads) attn__bwd_whole_head(job, &s, kv_head, scratch);
-    else if (split < attn__bwd_splits(s.k_len, job->d->kv_heads, 0))
+    for (int64_t b = 1; b < job->d->batch && job->in_turn; b++) {
+        s = attn__sequence(job->d, b);
+        attn__bwd_whole_head(job, &s, kv_head, scratch);
+    }
+    if (job->whole_heads) return;
+    if (split < attn__bwd_splits(s.k_len, job->d->kv_heads, 0))
         attn__backward_split(job, &s, kv_head, split, scratch);
 }
 #ifndef ATTN_NO_STANDARD
@@ -6204,8 +6229,8 @@ static void attn__std_unit(const void *arg, int64_t u, char *scratch) {
     attn__standard_backward(job, &s, kv_head, block, scratch);
 }
 #endif
-/* dbias: blocks of keys of each distinct (batch entry, heads of a group) of the bias; of one row for
- * all queries the heads have units of their own. */
+/* dbias that splits do not write: blocks of keys of each distinct (batch entry, heads of a group) of
+ * the bias; of one row for all queries the heads have units of their own. */
 static int64_t attn__bwd_bias_together(const attn__bwd *job) {
     return job->d->bias.stride[2] ? job->group : 1;
 }
@@ -6217,7 +6242,7 @@ static int64_t attn__bwd_bias_blocks(const attn__bwd *job) {
 }
 static int64_t attn__bwd_bias_units(const attn__bwd *job) {
     const attn_desc *d = job->d;
-    if (!job->g->dbias) return 0;
+    if (!job->g->dbias || job->bias_at_once) return 0;
     return (d->bias.stride[0] ? d->batch : attn__min(d->batch, 1)) * attn__bwd_bias_heads(job) *
            attn__bwd_bias_blocks(job);
 }
@@ -7796,8 +7821,8 @@ static void attn__bwd_no_keys(const attn__bwd *job, const attn__sequence_view *s
 static int attn__bwd_few(const attn__bwd *job, const attn__sequence_view *s) {
     const int64_t rows = s->q_used * job->group, most = attn__isa()->W < 16 ? 4 : ATTN__THIN_ROWS;
     return !ATTN__SMALL && !job->standard && rows >= 1 && rows <= most &&
-           job->d->head_dim <= ATTN__LONG_DIMS && job->d->v_dim <= ATTN__LONG_DIMS &&
-           job->BK <= ATTN__THIN_CHUNK;
+           !attn__bwd_bias_own(job) && job->d->head_dim <= ATTN__LONG_DIMS &&
+           job->d->v_dim <= ATTN__LONG_DIMS && job->BK <= ATTN__THIN_CHUNK;
 }
 /* Keys of a block, or their values, as the thin products read them, while those `on` keys further are
  * fetched; room: for f32 of all of them. */
@@ -7884,6 +7909,44 @@ ATTN__NOINLINE void attn__bwd_few_rows(
         isa->bwd_outer(job, out[p], attn__k_at(d, s, out[p]->stride, t->kb, t->kv_head), C[1 - p],
             t->ld, rows[p], ld[p], t->rows, keys, dim[p], p ? t->dV : t->dK);
 }
+/* Where row i of the bias's gradient begins for head h of a sequence, and whether it is the first that
+ * has it: the others add. */
+static float *attn__bwd_bias_row(
+    const attn__bwd *job, const attn__sequence_view *s, int64_t h, int64_t i) {
+    const int64_t *st = job->d->bias.stride;
+    return job->g->dbias + s->b * st[0] + h * st[1] + i * st[2];
+}
+static int attn__bwd_bias_first(const attn__bwd *job, const attn__sequence_view *s) {
+    return !(job->d->flags & ATTN_ACCUMULATE) && (!job->in_turn || s->b == 0);
+}
+/* Elements of dbias that no tile has: 0. */
+static void attn__bwd_no_bias(const attn__bwd *job, const attn__sequence_view *s, int64_t kv_head) {
+    const attn_desc *d = job->d;
+    const int64_t start = d->seq.start_k ? d->seq.start_k[s->b] : 0;
+    if (!attn__bwd_bias_first(job, s)) return;
+    for (int64_t h = kv_head * job->group; h < (kv_head + 1) * job->group; h++)
+        for (int64_t i = 0; i < d->q_len; i++) {
+            float *row = attn__bwd_bias_row(job, s, h, i);
+            const int64_t last = i < s->q_rows ? start + s->k_len : 0;
+            for (int64_t c = 0; c < start; c++) row[c] = 0;
+            for (int64_t c = last; c < d->kv_len; c++) row[c] = 0;
+        }
+}
+/* Those of a tile; dS, the gradients of its scores, becomes that of its products. some: whether any
+ * row sees any key. */
+static void attn__bwd_bias_tile(const attn__bwd *job, const attn__sequence_view *s,
+    const attn__bwd_tile *t, int some, int bad) {
+    const int64_t start = job->d->seq.start_k ? job->d->seq.start_k[s->b] : 0,
+                  h = t->kv_head * job->group;
+    for (int64_t r = 0; r < t->rows && attn__bwd_bias_first(job, s); r++) {
+        const attn__query q = attn__bwd_query(job, s, t, r);
+        memset(attn__bwd_bias_row(job, s, q.h, q.i) + start + t->kb, 0,
+            (size_t)(t->ke - t->kb) * sizeof(float));
+    }
+    if (some)
+        attn__isa()->bias_rows(job, s, t, h, h + job->group, t->kb,
+            attn__bwd_bias_row(job, s, h, 0) + start + t->kb, job->d->scale, bad);
+}
 static void attn__backward_split(const attn__bwd *job, const attn__sequence_view *s,
     int64_t kv_head, int64_t split, char *scratch) {
     const attn_desc *d = job->d;
@@ -7896,6 +7959,7 @@ static void attn__backward_split(const attn__bwd *job, const attn__sequence_view
                 (split * job->rows_held + attn__bwd_row(job, s, kv_head) - job->first) * job->q_ld;
     memset(dQ, 0, (size_t)(rows * job->q_ld) * sizeof *dQ);
     if (split == 0) attn__bwd_no_keys(job, s, kv_head);
+    if (split == 0 && job->bias_at_once) attn__bwd_no_bias(job, s, kv_head);
     t.kv_head = kv_head;
     for (t.kb = split * job->BK; t.kb < s->k_len; t.kb += splits * job->BK) {
         t.ke = attn__min(t.kb + job->BK, s->k_len);
@@ -7907,7 +7971,9 @@ static void attn__backward_split(const attn__bwd *job, const attn__sequence_view
         for (t.row0 = 0; t.row0 < rows; t.row0 += job->BQ) {
             int bad = bad_keys;
             t.rows = attn__min(job->BQ, rows - t.row0);
-            if (!attn__bwd_scores(job, s, &t, &gr, 0, &bad)) continue;
+            const int some = attn__bwd_scores(job, s, &t, &gr, job->bias_at_once, &bad);
+            if (job->bias_at_once) attn__bwd_bias_tile(job, s, &t, some, bad);
+            if (!some) continue;
             if (bad && (!gr.whole || d->mask.data || d->bias.data)) {
                 attn__bwd_seen(job, s, &t, 1, dQ + t.row0 * job->q_ld);
                 continue;
@@ -7956,7 +8022,7 @@ static void attn__backward_bias(
                 const int64_t at = first + start - column;
                 if (shared) memset(part, 0, sizeof part);
                 isa->bias_rows(
-                    job, &s, &t, h, h + together, first, (shared ? part : out) + at, bad);
+                    job, &s, &t, h, h + together, first, (shared ? part : out) + at, 1, bad);
                 for (int64_t c = 0; c < width && shared; c++) total[c] += (double)part[c];
             }
         }
@@ -16274,13 +16340,14 @@ static void ATTN__(backward_dq)(const attn__bwd *job, const attn__sequence_view 
     }
 }
 
-/* dbias for keys of buffer columns kb .. kb + BK, for the distinct batch entry b and heads
- * [h0, h1) of the bias: every (batch entry, head, row) that reads an element adds to it, in order.
- * Recomputes dS, since a broadcast bias is shared by units of the main pass. */
+/* dbias of rows of heads h0 .. h1 - 1, for keys from `first` on, whose columns begin at out; every
+ * (batch entry, head, row) that reads an element adds to it, in order. Then dS times `scale`. */
 static void ATTN__(bias_rows)(const attn__bwd *job, const attn__sequence_view *s,
-    const attn__bwd_tile *t, int64_t h0, int64_t h1, int64_t first, float *out, int bad) {
+    const attn__bwd_tile *t, int64_t h0, int64_t h1, int64_t first, float *out, float scale,
+    int bad) {
     const int64_t *st = job->d->bias.stride;
     const int64_t keys = t->ke - first;
+    const ATTN__V unit = ATTN__(set1)(scale);
     for (int64_t r = 0; r < t->rows; r++) {
         const attn__query q = attn__bwd_query(job, s, t, r);
         if (q.h < h0 || q.h >= h1) continue;
@@ -16293,11 +16360,14 @@ static void ATTN__(bias_rows)(const attn__bwd *job, const attn__sequence_view *s
         if (!attn__finite(times)) { /* 0 times it is NaN */
             for (int64_t c = 0; c < keys; c++)
                 if (attn__sees(&q, first + c)) to[c] += ds[c] * times;
-            continue;
         }
-        for (int64_t c = 0; c < keys; c += ATTN__W)
-            ATTN__(store_n)(to + c,
-                ATTN__(fma)(ATTN__(load)(ds + c), by, ATTN__(load_n)(to + c, keys - c)), keys - c);
+        for (int64_t c = 0; c < keys; c += ATTN__W) {
+            const ATTN__V v = ATTN__(load)(ds + c);
+            if (attn__finite(times))
+                ATTN__(store_n)(
+                    to + c, ATTN__(fma)(v, by, ATTN__(load_n)(to + c, keys - c)), keys - c);
+            ATTN__(store)(ds + c, v * unit);
+        }
     }
 }
 #endif

@@ -72,8 +72,8 @@
  *   such rows. Of a sequence only keys that some row sees. Pages in host memory are put in order
  *   while they are copied.
  * DOES NOT (attn_query says so): f64 in q, k, v or dout, which only the reference computes in;
- *   int16, q8_0 and q4_0; a backward of mixed types; more than 2^31 tokens or sequences, or 65535
- *   heads; rows or keys that a kernel has 2^32 threads for, as the scalar one for 2^27 rows.
+ *   int16, q8_0 and q4_0; a backward of mixed types; more than 2^31 - 2^16 tokens or sequences, or
+ *   65535 heads; rows or keys that a kernel has 2^32 threads for, as the scalar one for 2^27 rows.
  * BITS  of a sequence are those of its kernel, whatever else is in the batch, in whatever order work
  *   ends. The kernel follows from the whole description: whether all rows of a tensor, those of its
  *   other sequences too, begin at multiples of 16 bytes (SLOW, DECODE). Between kernels the last
@@ -83,10 +83,11 @@
  *   gfx90a takes subnormal f16 for 0; forward q, k and v go there times 2^10, but where that is too
  *   much for an element of 64 or more, or not finite: of q in its own row, of k or v in all rows of
  *   the workgroups that meet it, up to 256 each, seen or hidden by a mask. There elements below
- *   2^-14 count as 0: for v o is off by up to 2^-14, for q or k a score by up to 2^-14 |scale| times
- *   the sum of |k| or |q|. f16 has P times 2^12: where v of the larger weights is 0, those below 2^-26
- *   of a row's largest, on gfx90a, or 2^-36 are missing from an o of f16, and those below 2^-104 from
- *   every other. Gradients of f16 lose those below 2^-25 of the largest of their row or key.
+ *   2^-14, of all three, count as 0: for v o is off by up to 2^-14, for q or k a score by up to
+ *   2^-14 |scale| times the sum of |k| or |q|. f16 has P times 2^12: where v of the larger weights is
+ *   0, those below 2^-26 of a row's largest, on gfx90a, or 2^-36 are missing from an o of f16, and
+ *   those below 2^-104 from every other. Gradients of f16 lose those below 2^-25 of the largest of
+ *   their row or key.
  *   A score that its bias or ALiBi takes beyond FLT_MAX counts as FLT_MAX, of its sign: such keys
  *   weigh the same. With -ffast-math, which clang has no pragma against on GPUs, NaN and infinity
  *   may not show.
@@ -108,9 +109,10 @@
  *   in device memory. Those of ATTN_SEQ_HOST stay as they were captured. attn_hip_last_times makes
  *   its thread record events, which are for calls outside of graphs.
  *   Calls with host tensors, attn_mpi_* and attn_shutdown() may run while another thread captures.
- * THREADS  calls from several threads run side by side. A process forked off one that used the
- *   GPU is refused. A call for another device than the thread's makes that the thread's, and at the
- *   end the former again, of which CUDA makes a context then: hipSetDevice(d.device) first avoids
+ * THREADS  calls from several threads run side by side. Host tensors are copied by the CPU threads
+ *   that the description allows, which plan.threads leaves out. A process forked off one that used
+ *   the GPU is refused. A call for another device than the thread's makes that the thread's, and at
+ *   the end the former again, of which CUDA makes a context then: hipSetDevice(d.device) first avoids
  *   it. Before hipDeviceReset come attn_shutdown() and the end of the other threads that asked for
  *   times. POSIX systems.
  *
@@ -132,7 +134,8 @@
  *                            processor's own GPU: hide that by HIP_VISIBLE_DEVICES
  *   163 ERR_GPU_MEMORY       no device memory left, or no pinned memory
  *   164 ERR_GPU_POINTER      with ATTN_DEVICE a pointer that is not memory of that device; without
- *                            it, one that is. The message names it
+ *                            it, one that is. The message names it. Lengths, slots and pages are read
+ *                            before that, on the host unless they are the device's by the flags
  *   165 ERR_GPU_WORKSPACE    the workspace of a device call is not device memory
  *   166 ERR_GPU_STICKY       a kernel, anybody's, has failed, and the runtime now refuses all work
  *                            (ROCm often ends the process instead)
@@ -10066,16 +10069,18 @@ static attn_status gpu_takes(const attn_desc *d, const attn_grad *g, attn_plan *
     for (int n = 0; n < 3; n++)
         if (!gpu_takes_type(type[n]))
             return gpu_say(plan, ATTN_ERR_DECLINED, "%s: %s", gpu_dtypes[type[n]].text,
-                type[n] == ATTN_F64 ? "reference only" : "not on the GPU, flash takes it");
+                type[n] == ATTN_F64 ? "only the reference takes it, from host memory"
+                                    : "flash takes it, from host memory");
     if (g && g->dout.dtype == ATTN_F64)
-        return gpu_say(plan, ATTN_ERR_DECLINED, "dout in f64: reference only");
+        return gpu_say(
+            plan, ATTN_ERR_DECLINED, "dout in f64: only the reference takes it, from host memory");
     if (g && (d->q.dtype != d->k.dtype || d->k.dtype != d->v.dtype))
         return gpu_say(plan, ATTN_ERR_DECLINED, "q, k and v of a backward differ in type");
     if (d->q_len > most || d->kv_len > most || d->batch > most || d->heads > GPU_HEADS_MAX ||
         d->seq.total_q > most || d->seq.total_k > most || d->append.len > most ||
         d->append.total > most)
-        return gpu_say(plan, ATTN_ERR_DECLINED, "more than 2^31 tokens or sequences, or %d heads",
-            GPU_HEADS_MAX);
+        return gpu_say(plan, ATTN_ERR_DECLINED,
+            "more than 2^31 - 2^16 tokens or sequences, or %d heads", GPU_HEADS_MAX);
     return ATTN_OK;
 }
 /* Runtimes take launches of fewer than 2^32 threads along x. Kernels that have a workgroup for each tile

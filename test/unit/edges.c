@@ -395,6 +395,56 @@ static void test_grouped_dbias(void **state)
         }
     }
 }
+/* who runs tasks from the last to the first */
+static void from_last(void *user, void (*task)(void *arg, int64_t i), void *arg, int64_t n)
+{
+    (void)user;
+    while (n > 0) task(arg, --n);
+}
+/* gradients of a bias that sequences share, or do not, by whatever way so many threads compute it: the same bits, in its rows alone, and right */
+static void test_dbias_of_threads(void **state)
+{
+    enum { BATCH = 4, ROWS = 70, KEYS = 140, GAP = KEYS + 5, HEADS = 6, KV_HEADS = 3, DIM = 16, N = BATCH * ROWS * HEADS * DIM, KV = BATCH * KEYS * KV_HEADS * DIM, MOST = BATCH * HEADS * ROWS * GAP };
+    static const int32_t used_q[BATCH] = { ROWS - 2, 1, 0, ROWS }, start_k[BATCH] = { 0, 35, 7, 3 }, used_k[BATCH] = { KEYS, KEYS - 10, 50, 3 };
+    static const int32_t cu_q[BATCH + 1] = { 0, 9, 9, 10, 10 + ROWS };
+    static const float times[HEADS] = { 0.5f, -1, 1, 0.25f, 0, -0.75f };
+    static const int32_t threads[] = { 1, 2, 3, 7, 16 };
+    static float query[N], key[KV], value[KV], out[N], sums[BATCH * HEADS * ROWS], upper[N], bias[MOST], dbias[2][MOST], dq[2][N], dk[2][KV], dv[2][KV];
+    (void)state;
+    normals(query, N, 20), normals(key, KV, 21), normals(value, KV, 22), normals(upper, N, 23), normals(bias, MOST, 24);
+    for (int n = 0; n < 128; n++) {
+        if (n >= 32 && n % 3) continue;
+        attn_desc d = { 0 };
+        attn_grad g = { 0 };
+        d.batch = BATCH, d.q_len = ROWS, d.kv_len = KEYS, d.heads = HEADS, d.kv_heads = KV_HEADS, d.head_dim = DIM, d.seq.used_q = used_q;
+        d.q.data = query, d.k.data = key, d.v.data = value, d.o.data = out, d.lse = sums, d.softcap = n & 4 ? 1.5f : 0;
+        d.bias.data = bias, d.bias.stride[0] = n & 1 ? HEADS * ROWS * GAP : ATTN_BROADCAST, d.bias.stride[1] = ROWS * GAP, d.bias.stride[2] = GAP;
+        if (n & 8) d.seq.start_k = start_k, d.seq.used_k = used_k, d.bias_scale = times;
+        if (n & 16) d.flags |= ATTN_CAUSAL;
+        if (n & 32) d.seq.cu_q = cu_q, d.seq.total_q = 10 + ROWS, d.seq.used_q = NULL;
+        if (n & 64) d.bias.stride[0] /= n & 1 ? ROWS : 1, d.bias.stride[1] = GAP, d.bias.stride[2] = ATTN_BROADCAST;
+        g.dout.data = upper;
+        assert_ok(attn_forward(&d));
+        if (n & 2) d.flags |= ATTN_ACCUMULATE;
+        for (int t = -1; t < COUNT(threads); t++) {                     /* -1: the reference; 0: what the others must be */
+            const attn_pool pool = { from_last, NULL, t < 0 ? 1 : threads[t] };
+            const int to = t != 0;
+            for (int64_t i = 0; i < MOST; i++) dbias[to][i] = 3;
+            for (int64_t i = 0; i < N; i++) dq[to][i] = 3;
+            for (int64_t i = 0; i < KV; i++) dk[to][i] = dv[to][i] = 3;
+            d.backend = t < 0 ? "reference" : "flash", d.pool = t < 0 ? NULL : &pool;
+            g.dq.data = dq[to], g.dk.data = dk[to], g.dv.data = dv[to], g.dbias = dbias[to];
+            assert_ok(attn_backward(&d, &g));
+            for (int64_t i = 0; i < MOST; i++)
+                if (i % GAP >= KEYS && dbias[to][i] != 3) fail_msg("%d, %d threads: %g between rows of dbias", n, pool.threads, (double)dbias[to][i]);
+            if (t == 0 && !(apart(dbias[0], dbias[1], MOST) <= 1e-4)) fail_msg("%d: dbias is off by %g", n, apart(dbias[0], dbias[1], MOST));
+            if (t <= 0) continue;
+            if (memcmp(dbias[0], dbias[1], sizeof dbias[0]) != 0) fail_msg("%d: dbias of %d threads has other bits", n, pool.threads);
+            if (memcmp(dq[0], dq[1], sizeof dq[0]) != 0 || memcmp(dk[0], dk[1], sizeof dk[0]) != 0 || memcmp(dv[0], dv[1], sizeof dv[0]) != 0)
+                fail_msg("%d: gradients of %d threads have other bits", n, pool.threads);
+        }
+    }
+}
 /* one key with a bias that f32 does not hold, or with none: the row has its value whatever that is, and nothing where it is hidden */
 static void test_bias_alone(void **state)
 {
@@ -824,7 +874,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_scale), cmocka_unit_test(test_tiny_scale), cmocka_unit_test(test_softcap), cmocka_unit_test(test_far_sink), cmocka_unit_test(test_lowest_bias),
         cmocka_unit_test(test_dbias_dropout), cmocka_unit_test(test_dropout_rate), cmocka_unit_test(test_shared_dbias), cmocka_unit_test(test_shared_slot), cmocka_unit_test(test_append_tiny), cmocka_unit_test(test_append_bits), cmocka_unit_test(test_idle_rotary),
-        cmocka_unit_test(test_empty_sink), cmocka_unit_test(test_no_queries), cmocka_unit_test(test_grouped_dbias), cmocka_unit_test(test_bias_alone), cmocka_unit_test(test_append_scales), cmocka_unit_test(test_traps), cmocka_unit_test(test_infinite_sink),
+        cmocka_unit_test(test_empty_sink), cmocka_unit_test(test_no_queries), cmocka_unit_test(test_grouped_dbias), cmocka_unit_test(test_dbias_of_threads), cmocka_unit_test(test_bias_alone), cmocka_unit_test(test_append_scales), cmocka_unit_test(test_traps), cmocka_unit_test(test_infinite_sink),
         cmocka_unit_test(test_huge), cmocka_unit_test(test_many_iterations), cmocka_unit_test(test_freed_pages),
         cmocka_unit_test(test_workspace), cmocka_unit_test(test_unused_stride), cmocka_unit_test(test_million_keys), cmocka_unit_test(test_refused), cmocka_unit_test(test_unit_ends), cmocka_unit_test(test_drawn_ends),
     };
