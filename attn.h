@@ -1624,7 +1624,7 @@ static size_t attn__write_gib(char *to, size_t size, size_t at, double bytes) {
 
 /* ============================================================================== >>status ==== */
 ATTN_API const char *attn_status_text(attn_status s) {
-    switch (s) {
+    switch ((int)s) {
 #define ATTN__X(name, number, text) \
     case ATTN_##name: return text;
         ATTN_STATUS_LIST(ATTN__X)
@@ -1633,7 +1633,7 @@ ATTN_API const char *attn_status_text(attn_status s) {
     }
 }
 ATTN_API const char *attn_status_name(attn_status s) {
-    switch (s) {
+    switch ((int)s) {
 #define ATTN__X(name, number, text) \
     case ATTN_##name: return "ATTN_" #name;
         ATTN_STATUS_LIST(ATTN__X)
