@@ -235,6 +235,45 @@ static void test_shared_slot(void **state)
     }
 }
 
+/* slots that lie one before the other are counted backwards, as those of a dense cache are forwards */
+static void test_slots_backwards(void **state)
+{
+    enum { SLOTS = 4, KEYS = B * K / SLOTS };
+    static const char *const all[] = { "reference", "flash", "standard" };
+    (void)state;
+    for (int32_t n = 0; n < 3 * SLOTS; n++) {
+        const int32_t slot = n % SLOTS, behind = (SLOTS - 1) * KEYS * D;
+        attn_desc d = make();
+        d.batch = 1, d.kv_len = KEYS, d.backend = all[n / SLOTS], d.o.data = want;
+        d.k.data = k + behind - slot * KEYS * D, d.v.data = v + behind - slot * KEYS * D;
+        assert_int_equal(attn_forward(&d), ATTN_OK);
+        d.seq.slot = &slot, d.seq.slots = SLOTS, d.k.data = k + behind, d.v.data = v + behind, d.o.data = o;
+        d.k.stride[0] = d.v.stride[0] = -KEYS * D, d.k.stride[1] = d.k.stride[2] = d.v.stride[1] = d.v.stride[2] = D;
+        assert_int_equal(attn_forward(&d), ATTN_OK);
+        assert_memory_equal(o, want, Q * D * sizeof *o);
+    }
+}
+/* new tokens of all sequences that lie one before the other, with at most one of each */
+static void test_append_backwards(void **state)
+{
+    static const char *const all[] = { "reference", "flash", "standard" };
+    static const int32_t used[B] = { 10, 9 }, cu[B + 1] = { 0, 1, 2 };
+    static float fresh[2][3 * D];
+    (void)state;
+    normals(fresh[0], 3 * D, 6), normals(fresh[1], 3 * D, 7);
+    for (int i = 0; i < 3; i++) {
+        attn_desc d = make();
+        d.seq.used_k = used, d.append.k_cache = k, d.append.v_cache = v, d.backend = all[i];
+        d.append.k.data = fresh[0] + D, d.append.v.data = fresh[1] + D, d.append.cu = cu, d.append.len = 1, d.append.total = 2;
+        d.append.k.stride[0] = d.append.v.stride[0] = 2 * D, d.append.k.stride[1] = d.append.v.stride[1] = -D, d.append.k.stride[2] = d.append.v.stride[2] = D;
+        assert_int_equal(attn_forward(&d), ATTN_OK);
+        for (int b = 0; b < B; b++) {
+            assert_memory_equal(k + (b * K + used[b]) * D, fresh[0] + (1 - b) * D, D * sizeof *k);
+            assert_memory_equal(v + (b * K + used[b]) * D, fresh[1] + (1 - b) * D, D * sizeof *v);
+        }
+    }
+}
+
 /* An entry without new tokens and rows has no position that could lie beyond the rotary tables. */
 static void test_idle_rotary(void **state)
 {
@@ -873,7 +912,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_scale), cmocka_unit_test(test_tiny_scale), cmocka_unit_test(test_softcap), cmocka_unit_test(test_far_sink), cmocka_unit_test(test_lowest_bias),
-        cmocka_unit_test(test_dbias_dropout), cmocka_unit_test(test_dropout_rate), cmocka_unit_test(test_shared_dbias), cmocka_unit_test(test_shared_slot), cmocka_unit_test(test_append_tiny), cmocka_unit_test(test_append_bits), cmocka_unit_test(test_idle_rotary),
+        cmocka_unit_test(test_dbias_dropout), cmocka_unit_test(test_dropout_rate), cmocka_unit_test(test_shared_dbias), cmocka_unit_test(test_shared_slot), cmocka_unit_test(test_slots_backwards), cmocka_unit_test(test_append_backwards), cmocka_unit_test(test_append_tiny), cmocka_unit_test(test_append_bits), cmocka_unit_test(test_idle_rotary),
         cmocka_unit_test(test_empty_sink), cmocka_unit_test(test_no_queries), cmocka_unit_test(test_grouped_dbias), cmocka_unit_test(test_dbias_of_threads), cmocka_unit_test(test_bias_alone), cmocka_unit_test(test_append_scales), cmocka_unit_test(test_traps), cmocka_unit_test(test_infinite_sink),
         cmocka_unit_test(test_huge), cmocka_unit_test(test_many_iterations), cmocka_unit_test(test_freed_pages),
         cmocka_unit_test(test_workspace), cmocka_unit_test(test_unused_stride), cmocka_unit_test(test_million_keys), cmocka_unit_test(test_refused), cmocka_unit_test(test_unit_ends), cmocka_unit_test(test_drawn_ends),

@@ -196,6 +196,42 @@ static void test_int16_backwards(void **state)
     }
 }
 
+/* New tokens reach as far as they are many, k by head_dim and v by v_dim each, with cu those of all sequences one after the other: o
+ * may begin behind them, and not at their last element. */
+static void test_new_tokens(void **state)
+{
+    enum { DIM = 4, WIDE = 12, KEYS = 3 };
+    static float m[256], cache[2][2 * KEYS * WIDE];
+    static const int32_t used[2] = { 0, 1 }, cu[3] = { 0, 1, 2 };
+    (void)state;
+    for (int n = 0; n < 8; n++) {
+        const int packed = n & 1, of_v = n >> 1 & 1, common = n >> 2;
+        attn_desc d = { 0 };
+        d.batch = 2, d.heads = d.q_len = 1, d.kv_len = KEYS, d.head_dim = DIM, d.v_dim = WIDE, d.seq.used_k = used;
+        d.q.data = m + 128, d.k.data = d.append.k_cache = cache[0], d.v.data = d.append.v_cache = cache[1];
+        d.append.k.data = of_v ? m + 200 : m, d.append.v.data = of_v ? m : m + 200, d.append.len = 1;
+        if (packed) d.append.cu = cu, d.append.total = 2;
+        d.o.data = m + 2 * (of_v ? WIDE : DIM) - common;
+        const attn_status s = attn_forward(&d), want = common ? ATTN_ERR_OVERLAP : ATTN_OK;
+        if (s != want) fail_msg("%s%s, %d in common: %s", of_v ? "v" : "k", packed ? " with cu" : "", common, attn_status_name(s));
+    }
+}
+
+/* A cache reaches as far as its slots, however few sequences there are. */
+static void test_slots(void **state)
+{
+    enum { DIM = 4, KEYS = 3, SLOTS = 4, CACHE = SLOTS * KEYS * DIM };
+    static float m[CACHE + DIM], other[CACHE], q[DIM];
+    static const int32_t slot = SLOTS - 1;
+    (void)state;
+    for (int n = 0; n < 4; n++) {
+        attn_desc d = { 0 };
+        d.batch = d.heads = d.q_len = 1, d.kv_len = KEYS, d.head_dim = DIM, d.seq.slot = &slot, d.seq.slots = SLOTS;
+        d.q.data = q, d.k.data = n & 1 ? other : m, d.v.data = n & 1 ? m : other, d.o.data = m + CACHE - n / 2;
+        assert_int_equal(attn_forward(&d), n / 2 ? ATTN_ERR_OVERLAP : ATTN_OK);
+    }
+}
+
 /* ------------------------------------------------------------------------------------------ views */
 enum { B = 3, S = 5, CAP = 9, H = 4, HK = 2, D = 8, ALL = (H + 2 * HK) * D };
 
@@ -386,7 +422,7 @@ static void test_scales_beside_codes(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_boxes), cmocka_unit_test(test_long_views), cmocka_unit_test(test_far_apart), cmocka_unit_test(test_int16_between_rows), cmocka_unit_test(test_int16_side_by_side), cmocka_unit_test(test_int16_backwards), cmocka_unit_test(test_packed_gradients),
+        cmocka_unit_test(test_boxes), cmocka_unit_test(test_long_views), cmocka_unit_test(test_far_apart), cmocka_unit_test(test_int16_between_rows), cmocka_unit_test(test_int16_side_by_side), cmocka_unit_test(test_int16_backwards), cmocka_unit_test(test_new_tokens), cmocka_unit_test(test_slots), cmocka_unit_test(test_packed_gradients),
         cmocka_unit_test(test_q_beside_cache),
         cmocka_unit_test(test_combined_cache), cmocka_unit_test(test_scales_beside_codes),
     };

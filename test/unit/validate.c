@@ -127,6 +127,13 @@ static void packed(context *c)
     c->d.seq.total_k = 10;
 }
 
+static void packed_to(context *c, int32_t q, int32_t total_q, int32_t k, int32_t total_k)        /* sequences that differ in length */
+{
+    packed(c);
+    c->t->cu_q[1] = q, c->t->cu_q[2] = total_q, c->t->cu_k[1] = k, c->t->cu_k[2] = total_k;
+    c->d.seq.total_q = total_q, c->d.seq.total_k = total_k;
+}
+
 static void packed_q(context *c)                 /* alone; in memory the lengths go on, as those of a larger batch do */
 {
     packed(c);
@@ -260,12 +267,20 @@ static void no_data(context *c)
     X(ERR_OVERFLOW, product_of_sizes, FORWARD, d->kv_len = INT64_MAX / 16) \
     X(ERR_OVERFLOW, batch_and_length, FORWARD, d->batch = d->kv_len = (int64_t)1 << 40) \
     X(ERR_OVERFLOW, stride, FORWARD, strides(d->q.stride, INT64_MAX / 2, D * H, D)) \
+    X(ERR_OVERFLOW, stride_backwards, QUERY, d->batch = 17, strides(d->q.stride, -((int64_t)1 << 60), H * D, D)) \
+    X(ERR_OVERFLOW, most_of_a_stride_backwards, QUERY, strides(d->k.stride, INT64_MIN + 1, HK * D, D)) \
+    X(ERR_OVERFLOW, k_scale_stride, QUERY, quantised(c), strides(d->k.scale_stride, INT64_MAX / 2, HK, 1)) \
+    X(ERR_OVERFLOW, v_scale_stride, QUERY, quantised(c), d->batch = 4, strides(d->v.scale_stride, INT64_MAX / 2 + 9, HK, 1)) \
     X(ERR_STRIDE_MIXED, token_stride_alone, FORWARD, d->q.stride[1] = H * D) \
     X(ERR_STRIDE_MIXED, o_without_head_stride, FORWARD, strides(d->o.stride, SQ * H * D, H * D, 0)) \
     X(ERR_STRIDE_MIXED, k_batch_stride_0, FORWARD, strides(d->k.stride, 0, HK * D, D)) \
+    X(ERR_STRIDE_MIXED, k_scale_batch_stride_0, FORWARD, quantised(c), strides(d->k.scale_stride, 0, 1, 1)) \
+    X(ERR_STRIDE_MIXED, v_scale_without_head_stride, FORWARD, quantised(c), strides(d->v.scale_stride, SK * HK, HK, 0)) \
     X(ERR_STRIDE_NEGATIVE, o, FORWARD, strides(d->o.stride, SQ * H * D, -H * D, D)) \
     X(ERR_STRIDE_ALIAS, o_broadcast, FORWARD, strides(d->o.stride, ATTN_BROADCAST, H * D, D)) \
     X(ERR_STRIDE_NEGATIVE, dq, BACKWARD, strides(g->dq.stride, SQ * H * D, H * D, -D)) \
+    X(ERR_STRIDE_NEGATIVE, dbias_of_a_bias_backwards, BACKWARD, d->bias.data = (float *)c->t->bias + (SQ - 1) * SK, g->dbias = c->t->dbias, \
+      strides(d->bias.stride, H * SQ * SK, SQ * SK, -SK)) \
     X(ERR_STRIDE_ALIAS, o_heads, FORWARD, strides(d->o.stride, SQ * H * D, H * D, D - 1)) \
     X(ERR_STRIDE_ALIAS, o_heads_of_one_token, FORWARD, d->batch = d->q_len = 1, strides(d->o.stride, 0, 0, D - 1)) \
     X(ERR_STRIDE_ALIAS, o_tokens_of_one_head, FORWARD, d->heads = d->kv_heads = 1, strides(d->o.stride, SQ * D, D - 1, 0)) \
@@ -429,14 +444,20 @@ static void no_data(context *c)
     X(ERR_USED_Q, beyond, FORWARD, used(c, 5), d->seq.used_q = c->t->used_q, c->t->used_q[1] = SQ + 1) \
     X(ERR_USED_Q, beyond_its_own, FORWARD, packed_q(c), used(c, 5), d->seq.used_q = c->t->used_q, c->t->used_q[0] = SQ + 1) \
     X(ERR_USED_Q, negative, FORWARD, used(c, 5), d->seq.used_q = c->t->used_q, c->t->used_q[0] = -1) \
+    X(ERR_USED_Q, beyond_its_packed_range, FORWARD, packed_to(c, 1, 3, 5, 10), c->d.seq.cu_k = NULL, c->d.seq.total_k = 0, used(c, 5), d->q_len = 0, \
+      d->seq.used_q = c->t->used_q, c->t->used_q[0] = c->t->used_q[1] = 2) \
     X(ERR_USED_K, beyond, FORWARD, used(c, SK + 1)) \
     X(ERR_USED_K, beyond_its_own, FORWARD, packed(c), used(c, 5), c->t->used_k[0] = SK + 1, c->t->used_q[0] = 15) \
     X(ERR_USED_K, negative, FORWARD, used(c, -1)) \
+    X(ERR_USED_K, beyond_its_packed_range, FORWARD, packed_to(c, 3, 6, 3, 8), used(c, 5)) \
     X(ERR_USED_K, of_device_tensors_in_host_memory, FORWARD, used(c, SK + 1), d->flags = ATTN_DEVICE | ATTN_SEQ_HOST) \
     X(ERR_START_K, beyond_used_k, FORWARD, used(c, 2), d->seq.start_k = c->t->start, c->t->start[1] = 3) \
     X(ERR_START_K, negative, FORWARD, used(c, 2), d->seq.start_k = c->t->start, c->t->start[0] = -1) \
+    X(ERR_START_K, among_new_keys, FORWARD, append(c), d->seq.start_k = c->t->start, c->t->start[1] = 4) \
+    X(ERR_START_K, beyond_its_packed_range, FORWARD, packed_to(c, 3, 6, 3, 8), d->seq.start_k = c->t->start, c->t->start[0] = 4) \
     X(ERR_SLOT, beyond, FORWARD, slots(c), c->t->slot[0] = B) \
     X(ERR_SLOT, negative, FORWARD, slots(c), c->t->slot[1] = -1) \
+    X(ERR_SLOT, fewer_than_sequences, FORWARD, slots(c), d->seq.slots = 1) \
     X(ERR_SLOTS_FLAG, slots_alone, FORWARD, d->seq.slots = B) \
     X(ERR_SLOTS_FLAG, slot_alone, FORWARD, slots(c), d->seq.slots = 0) \
     X(ERR_SLOTS_FLAG, negative, FORWARD, slots(c), d->seq.slots = -1) \
@@ -467,6 +488,7 @@ static void no_data(context *c)
     X(ERR_APPEND_DTYPE, int8, FORWARD, append(c), d->append.k.dtype = ATTN_INT8) \
     X(ERR_APPEND_LEN, no_room, FORWARD, append(c), used(c, 4)) \
     X(ERR_APPEND_LEN, negative, FORWARD, append(c), d->append.len = -1) \
+    X(ERR_APPEND_LEN, no_room_for_those_of_one, FORWARD, cu_new(c, 2, 3), used(c, 4)) \
     X(ERR_APPEND_LEN, end_beyond_64_bits, FORWARD, one_token(c), d->append.len = INT64_MAX - 2) \
     X(ERR_APPEND_LEN, most_of_64_bits, FORWARD, one_token(c), d->append.len = INT64_MAX) \
     X(ERR_APPEND_SCALE, no_k_scale, FORWARD, append(c), quantised(c)) \
@@ -519,6 +541,8 @@ static void no_data(context *c)
     X(ERR_NULL_DQKV, dv, BACKWARD, g->dv.data = NULL) \
     X(ERR_DTYPE_GRAD, int8_dout, BACKWARD, g->dout.dtype = ATTN_INT8) \
     X(ERR_DTYPE_GRAD, bool_dk, BACKWARD, g->dk.dtype = ATTN_BOOL) \
+    X(ERR_DTYPE_GRAD, int8_dv, BACKWARD, g->dv.dtype = ATTN_INT8) \
+    X(ERR_DTYPE_GRAD, fp8_dq, BACKWARD, g->dq.dtype = ATTN_FP8_E4M3) \
     X(ERR_BIAS_SCALE, no_bias, FORWARD, d->bias_scale = c->t->scale) \
     X(ERR_DBIAS, no_bias, BACKWARD, g->dbias = c->t->dbias) \
     X(ERR_DSINK, no_sink, BACKWARD, g->dsink = c->t->dsink) \
@@ -552,6 +576,7 @@ static void no_data(context *c)
     X(ERR_TOLERANCE_DEVICE, device, FORWARD, d->tolerance = 0.01f, d->flags = ATTN_DEVICE) \
     X(ERR_TOLERANCE_OTHER, registered, OTHER, d->tolerance = 0.01f) \
     X(ERR_TOLERANCE_MERGE, merge, MERGE, d->tolerance = 0.01f) \
+    X(ERR_TOLERANCE_MERGE, small, MERGE, d->tolerance = 1e-7f) \
     X(ERR_DECLINED, adaptive_without_tolerance, FORWARD, d->backend = "adaptive") \
     X(ERR_DECLINED, adaptive_few_rows, FORWARD, d->backend = "adaptive", d->tolerance = 0.01f) \
     X(ERR_OVERLAP, cert_over_lse, FORWARD, d->tolerance = 0.01f, d->cert = c->t->lse) \
@@ -752,6 +777,21 @@ static void test_valid(void **state)
     make(&c, t);
     c.d.batch = 1, strides(c.d.o.stride, ATTN_BROADCAST, H * D, D);
     assert_ok(FORWARD(&c));
+    make(&c, t);
+    c.d.q_len = 1, strides(c.d.o.stride, H * D, ATTN_BROADCAST, D);
+    assert_ok(FORWARD(&c));
+    make(&c, t);
+    c.d.heads = c.d.kv_heads = 1, strides(c.d.o.stride, SQ * D, D, ATTN_BROADCAST);
+    assert_ok(FORWARD(&c));
+    make(&c, t);                                        /* pages of which no key is used */
+    paged(&c), used(&c, 0), c.d.kv_len = 0, c.d.k.data = c.d.v.data = NULL;
+    assert_ok(FORWARD(&c));
+    make(&c, t);                                        /* positions are counted from start_k on: 1 to 3 are those of three queries */
+    rotary(&c), c.d.seq.start_k = t->start, t->start[0] = t->start[1] = 2, c.d.append.rotary_rows = 4;
+    assert_ok(FORWARD(&c));
+    make(&c, t);
+    rotary(&c), c.d.seq.start_k = t->start, t->start[0] = t->start[1] = 2, c.d.append.rotary_rows = 3;
+    assert_int_equal(FORWARD(&c), ATTN_ERR_ROTARY_ROWS);
     make(&c, t);                                        /* the next batch entry begins where the last row ends, not its gap */
     strides(c.d.o.stride, (SQ - 1) * (H * D + 4) + H * D, H * D + 4, D);
     assert_ok(FORWARD(&c));
@@ -1006,6 +1046,8 @@ static void keys_beyond(context *c) { rotary(c), c->d.append.rotary_rows = 4, c-
 static void q_len_beyond(context *c) { rotary(c), c->d.append.len = 1, c->d.append.rotary_rows = 5; }
 static void old_keys_beyond(context *c) { keys_beyond(c), c->t->used_k[B - 1] = 5, c->d.append.len = 0; }
 static void used_q_beyond(context *c) { q_len_beyond(c), c->t->used_q[0] = 1, c->t->used_q[1] = 3, c->d.seq.used_q = c->t->used_q; }
+static void cu_q_beyond(context *c) { packed_q(c), rotary(c), c->d.q_len = 5, c->t->cu_q[1] = 1, c->d.append.len = 1, c->d.append.rotary_rows = 5; }
+static void long_new(context *c) { cu_new(c, 1, 4); }
 static void o_on_k(context *c) { c->d.o.data = c->t->k; }
 static void lse_on_o(context *c) { c->d.lse = (float *)(void *)c->t->o; }
 static void dv_on_dk(context *c) { c->g.dv.data = c->g.dk.data; }
@@ -1019,7 +1061,7 @@ static void test_message_names(void **state)
         { unscaled_v, FORWARD, ": v" }, { scaled_q, FORWARD, ": q" }, { layout_of_bias, FORWARD, ": bias" }, { typeless_mask, FORWARD, ": mask" },
         { close_k, FORWARD, ": k" }, { append_type, FORWARD, ": append.v" }, { falling_q, FORWARD, ": cu_q[1]" }, { long_k, FORWARD, ": cu_k[1]" },
         { used_k, FORWARD, ": used_k[1]" }, { page, QUERY, NULL }, { slot, FORWARD, ": slot[0]" }, { slot_twice, FORWARD, ": slot[1]" }, { page_twice, FORWARD, ": block_table[4]" },
-        { keys_beyond, FORWARD, ": used_k[0]" }, { old_keys_beyond, FORWARD, ": used_k[1]" }, { q_len_beyond, FORWARD, ": q_len" }, { used_q_beyond, FORWARD, ": used_q[1]" }, { o_on_k, FORWARD, ": o and k" }, { lse_on_o, FORWARD, ": lse and o" },
+        { keys_beyond, FORWARD, ": used_k[0]" }, { old_keys_beyond, FORWARD, ": used_k[1]" }, { q_len_beyond, FORWARD, ": q_len" }, { used_q_beyond, FORWARD, ": used_q[1]" }, { cu_q_beyond, FORWARD, ": cu_q[2]" }, { long_new, FORWARD, ": append.cu[2]" }, { o_on_k, FORWARD, ": o and k" }, { lse_on_o, FORWARD, ": lse and o" },
         { dv_on_dk, BACKWARD, ": dv and dk" }, { dq_type, BACKWARD, ": dq" }, { second_part, MERGE, ": parts[1]" }, { heads, FORWARD, "" },
     };
     tensors *t = malloc(sizeof *t);
