@@ -338,6 +338,29 @@ static void test_packed_overwrites(void **state)
     assert_true(!d.q.data && !d.k.data && !d.v.data);
 }
 
+/* Lengths of keys are those of queries, whatever stood there before; those in a GPU's memory are not looked at, before and after. No
+ * buffer of gradients: no data. */
+static void test_packed_lengths(void **state)
+{
+    static const int32_t cu[3] = { 0, 3, 8 };
+    static float qkv[8 * 3 * H * D], dqkv[8 * 3 * H * D];
+    (void)state;
+    for (int n = 0; n < 4; n++) {
+        const int layout = n % 2 ? ATTN_QKV_H3D : ATTN_QKV_3HD;
+        attn_desc d = { 0 };
+        attn_grad g = { 0 };
+        d.batch = 2, d.q_len = 5, d.kv_len = -1, d.heads = H, d.head_dim = D, d.seq.cu_q = cu, d.seq.total_q = 8;
+        if (n / 2) d.flags = ATTN_DEVICE;
+        assert_ok(attn_packed_qkv(&d, qkv, ATTN_F32, layout));
+        assert_true(d.kv_len == 5 && d.seq.cu_k == cu && d.seq.total_k == 8);
+        assert_ok(attn_packed_dqkv(&d, &g, dqkv, ATTN_F32, layout));
+        assert_true(g.dq.data == dqkv && g.dk.data == dqkv + (n % 2 ? D : H * D) && g.dv.data == dqkv + 2 * (n % 2 ? D : H * D));
+        d.kv_len = -1;
+        assert_ok(attn_packed_dqkv(&d, &g, NULL, ATTN_F32, layout));
+        assert_true(!g.dq.data && !g.dk.data && !g.dv.data);
+    }
+}
+
 /* Sources may be broadcast or walked backwards. */
 static void test_source_strides(void **state)
 {
@@ -531,7 +554,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_all_f16), cmocka_unit_test(test_all_bf16), cmocka_unit_test(test_rounding), cmocka_unit_test(test_wide_nan),
         cmocka_unit_test(test_layouts), cmocka_unit_test(test_streamed), cmocka_unit_test(test_packed_round_trip), cmocka_unit_test(test_packed_views),
-        cmocka_unit_test(test_packed_overwrites), cmocka_unit_test(test_source_strides),
+        cmocka_unit_test(test_packed_overwrites), cmocka_unit_test(test_packed_lengths), cmocka_unit_test(test_source_strides),
         cmocka_unit_test(test_threads_and_empty), cmocka_unit_test(test_blocks), cmocka_unit_test(test_block_beyond), cmocka_unit_test(test_block_layouts), cmocka_unit_test(test_shapes),
     };
     return cmocka_run_group_tests_name("convert", tests, NULL, NULL);

@@ -224,6 +224,21 @@ static void test_merge_mode(void **state)
     }
 }
 
+/* A query computes with numbers too, and says the same. */
+static void query_into(char *out)
+{
+    attn_desc d = { 0 };
+    attn_plan plan;
+    d.batch = 2, d.heads = 3, d.q_len = 300, d.kv_len = 500, d.head_dim = 40, d.flags = ATTN_CAUSAL;
+    const attn_status s = attn_query(&d, NULL, &plan);
+    memcpy(out, &s, sizeof s), memcpy(out + 8, &plan.workspace_size, sizeof plan.workspace_size), memcpy(out + 16, &plan.threads, sizeof plan.threads);
+}
+static void test_query_mode(void **state)
+{
+    (void)state;
+    in_every_mode(query_into, 24);
+}
+
 /* Parts of numbers below the least normal one: their mean is no 0, of any type. */
 static void test_small_parts(void **state)
 {
@@ -407,7 +422,7 @@ static void test_infinite_sink(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_overlap), cmocka_unit_test(test_small_parts), cmocka_unit_test(test_merge_mode), cmocka_unit_test(test_convert_mode), cmocka_unit_test(test_append_mode),
+        cmocka_unit_test(test_overlap), cmocka_unit_test(test_small_parts), cmocka_unit_test(test_merge_mode), cmocka_unit_test(test_query_mode), cmocka_unit_test(test_convert_mode), cmocka_unit_test(test_append_mode),
         cmocka_unit_test(test_pool_mode), cmocka_unit_test(test_infinite_sink),
     };
     return RUN_ROWS(cases, test_merge) + cmocka_run_group_tests_name("merge", tests, NULL, NULL);

@@ -218,10 +218,29 @@ static void test_shutdown(void **state)
     assert_int_equal(unit_alive, 0);
 }
 
+/* A team has 32767 threads at most. They may come one after the other: the first does all the work, the last leaves the team as it was. */
+static void test_largest_team(void **state)
+{
+    enum { MOST = 32767 };
+    static float x[8], o[8];
+    attn_team team = { 0 };
+    attn_desc d = { 0 };
+    (void)state;
+    d.batch = d.heads = d.q_len = d.kv_len = 1, d.head_dim = 8, d.q.data = d.k.data = d.v.data = x, d.o.data = o;
+    x[3] = 3, team.threads = MOST;
+    for (int n = 0; n < MOST; n++) {
+        assert_ok(attn_forward_team(&d, &team));
+        if (!(fabsf(o[3] - 3) < 1e-5f) || team.came != (n + 1) % MOST) fail_msg("call %d: %g, %d came", n, (double)o[3], (int)team.came);
+    }
+    team.threads = MOST + 1;
+    assert_int_equal(attn_forward_team(&d, &team), ATTN_ERR_TEAM);
+    assert_int_equal(team.came, 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_each_once), cmocka_unit_test(test_nested), cmocka_unit_test(test_calls_again), cmocka_unit_test(test_shutdown),
+        cmocka_unit_test(test_each_once), cmocka_unit_test(test_nested), cmocka_unit_test(test_calls_again), cmocka_unit_test(test_largest_team), cmocka_unit_test(test_shutdown),
     };
     const struct CMUnitTest splits[] = { cmocka_unit_test(test_long_splits) };
     return RUN_ROWS(rows, test_row) + cmocka_run_group_tests_name("splits", splits, NULL, NULL)

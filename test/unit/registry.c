@@ -237,6 +237,36 @@ static void test_device_convert(void **state)
     }
 }
 
+/* The backend "hip" is asked for device tensors alone, and no other for those: what it says of them is what the caller gets. */
+static attn_status hip_says;
+static attn_status hip_plan(void *user, const attn_desc *d, const attn_grad *g, attn_plan *plan)
+{
+    (void)user, (void)d, (void)g;
+    plan->kernel = "none", plan->isa = "none";
+    return strcpy(plan->why, "that is what it says"), hip_says;
+}
+static attn_status hip_run(void *user, const attn_desc *d, const attn_grad *g, const attn_plan *plan) { (void)user, (void)d, (void)g, (void)plan; return ATTN_OK; }
+static void test_hip(void **state)
+{
+    static const attn_status says[] = { ATTN_OK, ATTN_ERR_DECLINED, ATTN_ERR_TOO_LARGE, ATTN_ERR_MEMORY };
+    const attn_backend b = { "hip", ATTN_ABI, hip_plan, hip_run, NULL, NULL, NULL, NULL, NULL };
+    problem p = problem_make(&plain, 7);
+    attn_plan plan;
+    (void)state;
+    p.d.flags |= ATTN_DEVICE;
+    assert_int_equal(attn_query(&p.d, NULL, &plan), ATTN_ERR_DEVICE);           /* nobody is there */
+    assert_ok(attn_register(&b));
+    for (int n = 0; n < 2 * COUNT(says); n++) {
+        const int host = n % 2;
+        hip_says = says[n / 2];
+        p.d.flags = (p.d.flags & ~(uint32_t)ATTN_DEVICE) | (host ? 0 : ATTN_DEVICE);
+        const attn_status s = attn_query(&p.d, NULL, &plan), want = host ? ATTN_OK : hip_says;
+        if (s != want) fail_msg("%s, where it says %s: %s", host ? "host" : "device", attn_status_name(hip_says), attn_status_name(s));
+        if (!s) assert_string_equal(plan.backend, host ? "flash" : "hip");
+    }
+    problem_free(&p);
+}
+
 /* Another version of the header, or another size of its structs: refused, and not found afterwards. */
 static void test_stale(void **state)
 {
@@ -472,7 +502,7 @@ static void test_messages(void **state)
     }
 }
 
-/* What does not fit is told with what there is. */
+/* What does not fit is told with what there is, rounded to the nearest hundredth: of a backward call two matrices. */
 static void test_too_large(void **state)
 {
     const double memory = (double)sysconf(_SC_PHYS_PAGES) * (double)sysconf(_SC_PAGESIZE) / 1073741824.0;
@@ -484,6 +514,14 @@ static void test_too_large(void **state)
     assert_int_equal(attn_query(&d, NULL, &plan), ATTN_ERR_TOO_LARGE);
     snprintf(want, sizeof want, "the scores need 49152.00 GiB, the machine has %.2f GiB", memory);
     if (!strstr(plan.why, want)) fail_msg("no \"%s\" in:\n%s", want, plan.why);
+    for (int more = 1; more < 4; more++)                    /* keys more, of 3/128 GiB each; of the host's memory the digits are its own */
+        for (int backward = 0; backward < 2; backward++) {
+            const attn_grad g = { 0 };
+            d.kv_len = d.q_len + more;
+            assert_int_equal(attn_query(&d, backward ? &g : NULL, &plan), ATTN_ERR_TOO_LARGE);
+            snprintf(want, sizeof want, "the scores need %.2f GiB", (49152 + 3.0 / 128 * more) * (1 + backward));
+            if (!strstr(plan.why, want)) fail_msg("no \"%s\" in:\n%s", want, plan.why);
+        }
 }
 
 /* ------------------------------------------------------------------------------------------ the environment */
@@ -610,7 +648,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_default), cmocka_unit_test(test_stale), cmocka_unit_test(test_why),
         cmocka_unit_test(test_query_workspace), cmocka_unit_test(test_environment), cmocka_unit_test(test_threads_asked), cmocka_unit_test(test_device_merge),
         cmocka_unit_test(test_device_convert), cmocka_unit_test(test_plan),
-        cmocka_unit_test(test_too_large), cmocka_unit_test(test_adaptive_chosen), cmocka_unit_test(test_sequences_alike), cmocka_unit_test(test_messages),
+        cmocka_unit_test(test_too_large), cmocka_unit_test(test_adaptive_chosen), cmocka_unit_test(test_sequences_alike), cmocka_unit_test(test_messages), cmocka_unit_test(test_hip),
     };
     if (argc > 1 && !strcmp(argv[1], "--child")) return child();
     if (argc > 1 && !strcmp(argv[1], "--threads")) return count_threads();

@@ -936,6 +936,41 @@ static void test_wide_declined(void **state)
     }
 }
 
+/* A sink has no codes: whoever names adaptive is told so, and who names nothing in the statistics. */
+static void test_sink_declined(void **state)
+{
+    enum { ROWS = 1024 };
+    static const float sink[H] = { 1, -1 };
+    static float o[ROWS * H * D];
+    attn_statistics told;
+    attn_plan plan;
+    attn_desc d = make(1, ROWS, ROWS);
+    (void)state;
+    d.sink = sink, d.tolerance = 0.01f, d.backend = "adaptive";
+    assert_int_equal(attn_query(&d, NULL, &plan), ATTN_ERR_DECLINED);
+    if (!strstr(plan.why, "adaptive: attention sink\n")) fail_msg("no word of the sink in:\n%s", plan.why);
+    d.backend = NULL, d.o.data = o, d.statistics = &told;
+    assert_ok(attn_forward(&d));
+    assert_string_equal(told.why, "attention sink");
+    assert_int_equal(told.tiles_f32, H * ROWS * ROWS / 128);
+}
+
+/* Of what is computed exactly, tiles of 128 keys are told from the first that a row sees, not from the first of all. */
+static void test_told_of_window(void **state)
+{
+    static float o[H * D];
+    attn_statistics told;
+    attn_desc d = make(1, 1, 1024);
+    (void)state;
+    d.softcap = 1, d.tolerance = 0.01f, d.flags = ATTN_CAUSAL | ATTN_WINDOW_LEFT, d.o.data = o, d.statistics = &told;
+    for (d.window_left = 0; d.window_left < 1100; d.window_left += 1 + d.window_left / 2) {
+        assert_ok(attn_forward(&d));
+        const int64_t first = d.window_left < 1023 ? 1023 - d.window_left : 0;
+        assert_true(told.rows == H && told.tiles_int16 == 0);
+        assert_int_equal(told.tiles_f32, H * (8 - first / 128));
+    }
+}
+
 /* Why f64 stays exact: nobody named a backend. */
 static void test_why_f64(void **state)
 {
@@ -1125,7 +1160,7 @@ int main(void)
         cmocka_unit_test(test_worst_keys), cmocka_unit_test(test_columns), cmocka_unit_test(test_hopeless), cmocka_unit_test(test_every_second), cmocka_unit_test(test_without_codes), cmocka_unit_test(test_long_first), cmocka_unit_test(test_sampled_splits), cmocka_unit_test(test_sampled_share), cmocka_unit_test(test_group_units),
         cmocka_unit_test(test_told_by_threads), cmocka_unit_test(test_told_by_many_threads), cmocka_unit_test(test_left_out), cmocka_unit_test(test_close_errors), cmocka_unit_test(test_within_f16), cmocka_unit_test(test_lse_error), cmocka_unit_test(test_lse_many_keys), cmocka_unit_test(test_absolute_units), cmocka_unit_test(test_padded_units),
         cmocka_unit_test(test_sampled_far), cmocka_unit_test(test_nothing_seen), cmocka_unit_test(test_rising), cmocka_unit_test(test_small_queries),
-        cmocka_unit_test(test_wide_declined), cmocka_unit_test(test_million_keys), cmocka_unit_test(test_host_flushes), cmocka_unit_test(test_why_f64),
+        cmocka_unit_test(test_wide_declined), cmocka_unit_test(test_sink_declined), cmocka_unit_test(test_told_of_window), cmocka_unit_test(test_million_keys), cmocka_unit_test(test_host_flushes), cmocka_unit_test(test_why_f64),
         cmocka_unit_test(test_after_another), cmocka_unit_test(test_even_units), cmocka_unit_test(test_decode_workspace), cmocka_unit_test(test_decode_told),
     };
     fill_all();
