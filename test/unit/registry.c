@@ -514,7 +514,7 @@ static void test_too_large(void **state)
     assert_int_equal(attn_query(&d, NULL, &plan), ATTN_ERR_TOO_LARGE);
     snprintf(want, sizeof want, "the scores need 49152.00 GiB, the machine has %.2f GiB", memory);
     if (!strstr(plan.why, want)) fail_msg("no \"%s\" in:\n%s", want, plan.why);
-    for (int more = 1; more < 4; more++)                    /* keys more, of 3/128 GiB each; of the host's memory the digits are its own */
+    for (int more = 1; more < 4; more++)                    /* each further key takes 3/128 GiB */
         for (int backward = 0; backward < 2; backward++) {
             const attn_grad g = { 0 };
             d.kv_len = d.q_len + more;
