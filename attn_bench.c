@@ -3637,8 +3637,9 @@ static bool is_published_memory(int i, const row *r) {
            v[BATCH] == 1 && v[HEADS] == 32 && v[DIM] == 64 && v[DTYPE] == ATTN_F16 && is_plain(v);
 }
 
+/* Beside what is right alone. */
 static void find_published(row *r) {
-    for (int i = 0; i < COUNT(published); i++)
+    for (int i = 0; i < COUNT(published) && row_ok(r); i++)
         if (is_published(&published[i], r)) {
             r->theirs = published[i].ms;
             r->their_tokens_per_s = published[i].tokens_per_s;

@@ -3014,6 +3014,10 @@ static void test_not_published(void)
     r->mean_ms = 3;
     find_published(r);
     expect(r->theirs == 0.264199 && r->their_tokens_per_s == 242242 && near(r->ratio, 0.1320995), "theirs is %g ms, over ours %g", r->theirs, r->ratio);
+    row *wrong = add_made("rocmforge", "seq-len=64 head-dim=64 num-heads=1 data=smooth", "standard", 2, 0);
+    remark(wrong, "wrong", "x");
+    find_published(wrong);
+    expect(isnan(wrong->theirs) && isnan(wrong->their_tokens_per_s) && isnan(wrong->ratio), "what is wrong has a speedup of %g over %g ms", wrong->ratio, wrong->theirs);
     for (int i = 0; i < COUNT(others); i++) {
         char line[128];
         snprintf(line, sizeof line, "seq-len=64 num-heads=1%s%s%s", strstr(others[i], "head-dim") ? "" : " head-dim=64", strstr(others[i], "data") ? "" : " data=smooth", others[i]);
