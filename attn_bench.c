@@ -5939,11 +5939,33 @@ static void print_relative(
         else fputs(i ? ", -" : "-", f);
 }
 
+static void format_real(double x, char *text, size_t size) {
+    double a = fabs(x);
+    snprintf(text, size,
+        a != 0 && (a < 1e-3 || a >= 1e7) ? "%.2e"
+        : a >= 1000                      ? "%.0f"
+        : a >= 100                       ? "%.1f"
+        : a >= 10                        ? "%.2f"
+        : a == 0 || a >= 1e-2            ? "%.3f"
+                                         : "%.5f",
+        x);
+}
+
+static void format_power(double x, char *text, size_t size) { snprintf(text, size, "%.2e", x); }
+
+/* A bound is one as it is printed, too: not below x. */
+static void format_bound(
+    void (*format)(double, char *, size_t), double x, char *text, size_t size) {
+    format(x, text, size);
+    const double below = strtod(text, NULL);
+    for (double y = x; strtod(text, NULL) < x;) format(y += y - below, text, size);
+}
+
 /* The modes of each policy beside dense, which is flash in the same case; the largest error of a
  * forward beside its largest certificate. */
 static void print_modes(FILE *f, const bench *b, const suite *s) {
     bool any = false;
-    char name[256];
+    char name[256], bound[32];
     for (int64_t i = 0; i < b->row_count; i++) {
         const row *r = &b->rows[i], *dense = twin(b, r, "flash");
         if (r->c->suite != s || !is_mode(r->backend) || r->c->v[PASS] != FWD || !row_ok(r) ||
@@ -5960,7 +5982,8 @@ static void print_modes(FILE *f, const bench *b, const suite *s) {
         print_relative(f, r, both, dense, dense_both, false);
         fputs(" | ", f);
         print_relative(f, r, both, dense, dense_both, true);
-        fprintf(f, " | %.2e | %.2e |\n", r->max_abs_err, r->max_cert);
+        format_bound(format_power, r->max_cert, bound, sizeof bound);
+        fprintf(f, " | %.2e | %s |\n", r->max_abs_err, bound);
     }
     if (any) fputc('\n', f);
 }
@@ -6498,17 +6521,6 @@ static void print_findings(FILE *f, const bench *b) {
 /* =============================================================================== >>writers ==== */
 enum { LINE_WIDTH = 100 };
 
-static void format_real(double x, char *text, size_t size) {
-    double a = fabs(x);
-    snprintf(text, size,
-        a != 0 && (a < 1e-3 || a >= 1e7) ? "%.2e"
-        : a >= 1000                      ? "%.0f"
-        : a >= 100                       ? "%.1f"
-        : a >= 10                        ? "%.2f"
-                                         : "%.3f",
-        x);
-}
-
 /* Microseconds where milliseconds have no digits, seconds where they have too many. */
 static void format_time(double ms, char *text, size_t size) {
     double x = ms < 0.1 ? 1e3 * ms : ms < 1e4 ? ms : 1e-3 * ms;
@@ -6530,6 +6542,7 @@ static const char *cell(const row *r, const struct field *f, char text[256]) {
     if (f->kind == LIST) snprintf(text, 64, "%lld", (long long)row_list(r, f).n);
     else if (f->offset == offsetof(row, theirs)) snprintf(text, 64, "%.4g", r->theirs);
     else if (is_time(f)) format_time(row_real(r, f), text, 64);
+    else if (f->offset == offsetof(row, max_cert)) format_bound(format_real, r->max_cert, text, 64);
     else if (f->kind == REAL) format_real(row_real(r, f), text, 64);
     else if (strstr(f->key, "_bytes")) human_bytes((double)row_int(r, f), text);
     else snprintf(text, 64, "%lld", (long long)row_int(r, f));

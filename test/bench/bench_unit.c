@@ -2742,6 +2742,9 @@ static void test_adaattn(void)
     add_made("adaattn", speed_both, "flash", 6, 0), add_made("adaattn", speed_both, "precision", 2, 0);
     print_modes(f = tmpfile(), &made.b, find_suite("adaattn"));
     SAID("modes", f, "| precision | 2.00, 3.00, 2.50 | 0.50, 0.33, 0.40 | 1.00e-03 | 2.00e-03 |\n");
+    made.rows[2].max_abs_err = 1.319e-3, made.rows[2].max_cert = 2.3001e-3;
+    print_modes(f = tmpfile(), &made.b, find_suite("adaattn"));
+    SAID("a certificate rounded up", f, " | 1.32e-03 | 2.31e-03 |\n");
     /* what tells rows of one name apart stands in every line */
     made.rows[2].threads = 1000;
     print_modes(f = tmpfile(), &made.b, find_suite("adaattn"));
@@ -2839,7 +2842,10 @@ static void test_written(void)
     static const struct { double ms; const char *text; } times[] = {
         { 0.05, "50.00 us" }, { 0.0999, "99.90 us" }, { 0.5, "0.500 ms" }, { 150, "150.0 ms" }, { 5000, "5000 ms" }, { 20000, "20.00 s" }, { 0, "0.000 us" },
     };
-    static const struct { double x; const char *text; } reals[] = { { 0, "0.000" }, { 5e-4, "5.00e-04" }, { 2e7, "2.00e+07" }, { -12.5, "-12.50" }, { 1234.5, "1234" } };
+    static const struct { double x; const char *text; } reals[] = { { 0, "0.000" }, { 5e-4, "5.00e-04" }, { 2e7, "2.00e+07" }, { -12.5, "-12.50" }, { 1234.5, "1234" },
+                                                            { 0.001319, "0.00132" }, { 0.0011, "0.00110" }, { -0.00999, "-0.00999" }, { 0.0123, "0.012" } };
+    static const struct { double x; const char *text; } bounds[] = { { 0.001319, "0.00132" }, { 0.001311, "0.00132" }, { 0.0011, "0.00110" }, { 5.001e-4, "5.01e-04" }, { 9.991e-4, "1.00e-03" },
+                                                                     { 0.009991, "0.01000" }, { 0.01201, "0.013" }, { 0.12301, "0.124" }, { 1.0001, "1.001" }, { 0, "0.000" }, { 2, "2.000" }, { 1e-30, "1.00e-30" } };
     char text[256];
     for (int i = 0; i < COUNT(times); i++) {
         format_time(times[i].ms, text, sizeof text);
@@ -2848,6 +2854,11 @@ static void test_written(void)
     for (int i = 0; i < COUNT(reals); i++) {
         format_real(reals[i].x, text, sizeof text);
         expect(!strcmp(text, reals[i].text), "%g is %s", reals[i].x, text);
+    }
+    for (int i = 0; i < COUNT(bounds); i++) {
+        row c = null_row();
+        c.max_cert = bounds[i].x;
+        expect(!strcmp(cell(&c, find_field("max_cert"), text), bounds[i].text), "a certificate of %g is %s", bounds[i].x, text);
     }
     forget_rows();
     row *r = add_made("memory", "seq-len=64 num-heads=2 head-dim=16 causal=1 threads=3 kv-dtype=f16", "flash", 2, 1048576), plain = *r;
