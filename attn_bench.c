@@ -3037,6 +3037,7 @@ struct bench {
     bench_case *cases;
     row *rows;
     int64_t case_count, row_count, row_total;
+    int64_t *case_places, case_room; /* a hash table: numbers of cases from 1 on, 0: free */
     int left_out; /* cases of suites that a flag makes impossible, and why the first is */
     char left_out_why[128];
     row *repeats; /* the same rows, measured by other processes */
@@ -8453,14 +8454,37 @@ static int choose_backends(bench *b) {
     return 0;
 }
 
+/* Where the case stands in the table, or belongs: what it is, but for how long it is measured. */
+static int64_t *case_place(const bench *b, const bench_case *c) {
+    uint64_t at = (uint64_t)(uintptr_t)c->suite ^ mix((uint64_t)(uintptr_t)c->variant);
+    for (int a = 0; a < WARMUP; a++) at = mix(at + (uint64_t)c->v[a]);
+    for (;; at++) {
+        int64_t *place = &b->case_places[at & (uint64_t)(b->case_room - 1)];
+        const bench_case *there = *place ? &b->cases[*place - 1] : NULL;
+        if (!there || (there->suite == c->suite && there->variant == c->variant &&
+                          !memcmp(there->v, c->v, WARMUP * sizeof *c->v)))
+            return place;
+    }
+}
+
+/* Room for one case more: of the table at most half is taken. False when memory is short. */
+static bool make_case_room(bench *b) {
+    const int64_t room = b->case_room ? 2 * b->case_room : 64;
+    if (2 * (b->case_count + 1) <= b->case_room) return true;
+    free(b->case_places);
+    b->case_places = calloc((size_t)room, sizeof *b->case_places);
+    b->case_room = b->case_places ? room : 0;
+    for (int64_t i = 0; i < b->case_count && b->case_places; i++)
+        *case_place(b, &b->cases[i]) = i + 1;
+    return b->case_places != NULL;
+}
+
 static int add_case(bench *b, bench_case *c) {
     char text[128];
     const char *why = resolve_case(c, &b->opt.user, text);
-    for (int64_t i = 0; i < b->case_count;
-        i++) /* two lines may cross, and --threads 2,0 be the same */
-        if (b->cases[i].suite == c->suite && b->cases[i].variant == c->variant &&
-            !memcmp(b->cases[i].v, c->v, WARMUP * sizeof *c->v))
-            return 0;
+    if (!make_case_room(b)) return refuse("out of memory");
+    int64_t *place = case_place(b, c);
+    if (*place) return 0; /* two lines may cross, and --threads 2,0 be the same */
     name_case(c);
     if (b->opt.filter && !strstr(c->name, b->opt.filter)) return 0;
     if (why && !b->opt.suites) return refuse("%s", why);
@@ -8470,6 +8494,7 @@ static int add_case(bench *b, bench_case *c) {
     }
     b->cases = grow(b->cases, b->case_count, sizeof *b->cases);
     b->cases[b->case_count++] = *c;
+    *place = b->case_count;
     return 0;
 }
 
@@ -8954,6 +8979,7 @@ static int attn_bench(int argc, char **argv) {
     free_rows(b.rows, b.row_count);
     free_rows(b.repeats, b.repeat_count);
     free(b.cases);
+    free(b.case_places);
     attn_shutdown();
     return code;
 }

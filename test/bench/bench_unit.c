@@ -639,6 +639,7 @@ static void test_named(void)
         bench s = { .opt = { .suites = "shape", .user = user } };
         expect(!add_case(&s, &c) && !s.case_count && s.left_out == 1 && !strcmp(s.left_out_why, cases[i].says), "%s is left out of a suite: '%s'", cases[i].line, s.left_out_why);
         expect(!add_case(&b, &c) && !b.case_count, "%s refuses what --filter leaves out", cases[i].line);
+        free(b.case_places), free(s.case_places);
     }
 }
 
@@ -682,8 +683,31 @@ static void test_filter(void)
         bench_case c = { .suite = find_suite("shape") };
         for (int a = 0; a < AXES; a++) c.v[a] = g.value[a][0];
         expect(!add_case(&b, &c) && b.case_count == cases[i].cases, "--filter %s chooses %d cases", cases[i].filter ? cases[i].filter : "", (int)b.case_count);
-        free(b.cases);
+        free(b.cases), free(b.case_places);
     }
+}
+
+/* Many cases are chosen in the order of their axes, each once, however they are measured, and in a time that grows as their number does. */
+static void test_many_cases(void)
+{
+    enum { MANY = 30000 };
+    static bench b;
+    bench_case c = case_of(" seq-len=8 num-heads=2 head-dim=16");
+    clock_t start = clock();
+    for (int i = 0; i < 2 * MANY; i++) {
+        c.v[SEED] = i % MANY * 7919 % MANY, c.v[ITERATIONS] = 1 + i / MANY;
+        add_case(&b, &c);
+    }
+    double seconds = (double)(clock() - start) / CLOCKS_PER_SEC;
+    bool ordered = b.case_count == MANY;
+    for (int i = 0; i < MANY && ordered; i++) ordered = b.cases[i].v[SEED] == i * 7919 % MANY && b.cases[i].v[ITERATIONS] == 1;
+    expect(ordered, "%d cases are chosen, not %d in order", (int)b.case_count, MANY);
+    expect(seconds < 3, "%d cases are chosen in %.1f s", MANY, seconds);
+    c.suite = find_suite("memory");
+    expect(!add_case(&b, &c) && b.case_count == MANY + 1, "a case of another suite is not chosen");
+    c.variant = &variants[0];
+    expect(!add_case(&b, &c) && !add_case(&b, &c) && b.case_count == MANY + 2, "a variant is not chosen once");
+    free(b.cases), free(b.case_places);
 }
 
 /* The same by sampled rows, which are slices of the problem: of every tensor that a case may have. */
@@ -931,7 +955,7 @@ static void test_published(void)
                (int)figures[i].seq, (int)figures[i].heads, (int)figures[i].dim, figures[i].backend, figures[i].pass,
                figures[i].ms);
     }
-    free(b.cases);
+    free(b.cases), free(b.case_places);
 }
 
 /* ------------------------------------------------------------------------------------------ plots
@@ -1683,7 +1707,7 @@ static void test_brief_warm_up(void)
         if (cases[i].warmup >= 0) put_axis(&b.opt.user, WARMUP, cases[i].warmup);
         expand(&b, find_suite(cases[i].suite), "seq-len=32 warmup=10 iterations=100", NULL);
         expect(b.case_count == 1 && b.cases[0].v[WARMUP] == cases[i].want, "%s, %d calls: %d untimed", cases[i].suite, cases[i].iterations, b.case_count ? (int)b.cases[0].v[WARMUP] : -1);
-        free(b.cases);
+        free(b.cases), free(b.case_places);
     }
 }
 
@@ -3289,6 +3313,7 @@ int main(int argc, char **argv)
     test_named();
     test_resolved();
     test_filter();
+    test_many_cases();
     test_window_flag();
     test_empty_rows();
     test_products();
