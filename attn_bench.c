@@ -173,7 +173,8 @@
 
    REPORTS  --output-dir leaves performance_results.json, memory_results.json,
    correctness_results.json and summary_report.md, all of them or none. --plot adds SVG plots and
-   plots.csv, the points that they are drawn from; it needs gnuplot.
+   plots.csv, the points that they are drawn from; it needs gnuplot. Reports that are there are kept
+   where not one row was measured.
      ./attn_bench --seq-len 128,256,512 --iterations 20 --output-dir build/report
 
    BASELINES
@@ -8832,14 +8833,16 @@ static void run_cases(bench *b) {
     if (b->opt.tune) print_fastest(b);
 }
 
-/* Whether nothing was measured, nor found wrong: every backend declined every case. */
-static bool nothing_ran(const bench *b) {
+/* Whether nothing was measured, nor found wrong. */
+static bool nothing_measured(const bench *b) {
     for (int64_t i = 0; i < b->row_count; i++)
         if (row_ok(&b->rows[i]) || !strcmp(b->rows[i].status, "wrong") ||
             !strcmp(b->rows[i].status, "model") || !strcmp(b->rows[i].status, "failed"))
             return false;
-    return !interrupted;
+    return true;
 }
+/* Every backend declined every case. */
+static bool nothing_ran(const bench *b) { return !interrupted && nothing_measured(b); }
 
 /* Writes everything asked for; the exit code. */
 static int deliver(bench *b, const baseline *old) {
@@ -8851,7 +8854,10 @@ static int deliver(bench *b, const baseline *old) {
     if (!strcmp(b->writer->name, "csv") && !b->opt.repeated) print_missed(stderr, b);
     if (fflush(document) || ferror(document) || b->broken)
         bad = refuse("stdout: %s", strerror(b->broken ? b->broken : errno));
-    if (b->opt.output_dir && (b->row_count || !b->broken)) {
+    if (b->opt.output_dir && nothing_measured(b))
+        fprintf(stderr, "attn_bench: nothing was measured: no reports are written to %s\n",
+            b->opt.output_dir);
+    else if (b->opt.output_dir) {
         int reports_bad = write_reports(b, b->opt.output_dir);
         bad = bad ? bad : reports_bad;
     }

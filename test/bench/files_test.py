@@ -14,7 +14,7 @@ import subprocess
 import sys
 import tempfile
 
-from bench_test import BENCH, COUNT, ROOT, checked, refused, report, run
+from bench_test import BENCH, COUNT, ROOT, checked, heeding, refused, report, run
 
 CASE = ["--seq-len", "16,32", "--iterations", 1, "--backend", "flash"]
 FILES = ["performance_results.json", "memory_results.json", "correctness_results.json", "summary_report.md"]
@@ -312,6 +312,24 @@ def test_nothing_saved(folder):
     report("nothing is saved where nothing was measured", None if good else "%d %s" % (done.returncode, done.stderr))
 
 
+def test_reports_kept(folder):
+    """Reports are kept where not one row was measured: the run is interrupted before, or every backend declines."""
+    read = lambda: {n: open(os.path.join(folder, "out", n)).read() for n in sorted(os.listdir(os.path.join(folder, "out")))}
+    run(*CASE, "--output-dir", "out", cwd=folder)
+    before = read()
+    flags = "--seq-len 1024 --backend flash --iterations 3 --format json --output-dir out".split()
+    child = subprocess.Popen([BENCH, *flags], cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, preexec_fn=heeding)
+    text = child.stdout.readline()                  # it has begun, and has no row
+    child.send_signal(signal.SIGINT)
+    document, fault = checked(text + child.stdout.read())
+    errors, code = child.stderr.read(), child.wait()
+    kept = sorted(before) == sorted(FILES) and read() == before and errors == "attn_bench: nothing was measured: no reports are written to out\n"
+    rows = document and document["rows"]
+    report("reports and Ctrl-C before a row", fault or str(rows) if fault or rows else None if kept and code == 130 else errors)
+    done = run("--seq-len", 16384, "--backend", "reference", "--iterations", 2, "--output-dir", "out", cwd=folder)
+    report("reports where nothing was measured", None if done.returncode == 2 and read() == before else done.stderr)
+
+
 def test_new_folder(folder):
     """A saved run may lie in the folder that the run makes."""
     done = run(*CASE, "--processes", 1, "--output-dir", "new", "--save-baseline", "new/saved.csv", cwd=folder)
@@ -338,7 +356,7 @@ def test_commit(folder):
 
 
 def main():
-    for test in (test_new_folder, test_commit, test_odd_names, test_programs, test_points, test_refusals, test_unwritable, test_links, test_full_disks, test_closed, test_nohup, test_nothing_saved):
+    for test in (test_new_folder, test_commit, test_odd_names, test_programs, test_points, test_refusals, test_unwritable, test_links, test_full_disks, test_closed, test_nohup, test_nothing_saved, test_reports_kept):
         with tempfile.TemporaryDirectory() as folder:
             test(folder)
     print("%(passed)d passed, %(failed)d failed, %(skipped)d skipped" % COUNT)
