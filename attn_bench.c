@@ -166,7 +166,8 @@
 
    PLUGINS  A plugin's rows are verified and timed like all others, and a wrong one is reported so.
    One that crashes or calls exit() is named, the document is ended with the rows so far, and the
-   exit code is 2, also while it is loaded or asked for a plan. What it prints goes to stderr.
+   exit code is 2, also while it is loaded or asked for a plan. What it prints goes to stderr; a
+   locale that it sets changes no number that is written.
    An example in plain loops:
      cc -O2 -I. -shared -fPIC -DKIND=RIGHT test/bench/plugin.c -o build/loops.so -lm
      ./attn_bench --plugin build/loops.so --seq-len 64,128 --backward
@@ -258,6 +259,7 @@
 #include <fcntl.h>
 #include <float.h>
 #include <inttypes.h>
+#include <locale.h>
 #include <math.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -337,6 +339,9 @@ static int refuse(const char *format, ...) {
     va_end(args);
     return EXIT_BAD;
 }
+
+/* Numbers are written and read with a point: a plugin may have called setlocale(). */
+static void keep_point(void) { setlocale(LC_NUMERIC, "C"); }
 
 static void *grow(void *array, int64_t count, size_t size) {
     if (count & (count - 1)) /* room is doubled whenever a power of two is full */
@@ -1535,6 +1540,7 @@ static const struct field *find_field(const char *key) {
 static void remark(row *r, const char *status, const char *format, ...) {
     size_t used = strlen(r->note);
     va_list args;
+    keep_point();
     if (status) snprintf(r->status, sizeof r->status, "%s", status);
     if (used && used + 3 < sizeof r->note)
         used += (size_t)snprintf(r->note + used, sizeof r->note - used, "; ");
@@ -3159,6 +3165,7 @@ static bool planning; /* every backend is asked, not the one of the row alone */
 static attn_status ask_plan(const attn_desc *d, const attn_grad *g, attn_plan *plan) {
     planning = true;
     attn_status s = attn_query(d, g, plan);
+    keep_point();
     planning = false;
     return s;
 }
@@ -3443,6 +3450,7 @@ static bool sample_calls(job *j, void (*call)(void *), const timing_plan *plan, 
         double start = attn_seconds();
         call(j);
         total += seconds->x[seconds->n++] = attn_seconds() - start;
+        keep_point();
         if (j->status || interrupted) break;
     }
     return !j->status && !interrupted;
@@ -4690,6 +4698,7 @@ static void derive_row(const bench *b, row *r);
 static void add_row(bench *b, const row *finished) {
     b->rows = grow(b->rows, b->row_count, sizeof *b->rows);
     row *r = &b->rows[b->row_count++];
+    keep_point();
     *r = *finished;
     derive_row(b, r);
     clear_progress();
@@ -8368,6 +8377,7 @@ static int load_plugin(bench *b, const char *file) {
     memcpy(&start, &symbol, sizeof start); /* C has no cast from object to function pointer */
     plugin_loading.b = b;
     attn_status s = start(add_from_plugin);
+    keep_point();
     s = plugin_loading.status ? plugin_loading.status : s;
     if (s)
         return refuse("--plugin %s: %s%s%s", file, plugin_loading.refused,
@@ -8777,6 +8787,7 @@ static bench *writing; /* whose document is begun; NULL: none */
 static void end_document(void) {
     bench *b = writing;
     writing = NULL;
+    keep_point();
     if (b) b->writer->end(document, b), fflush(document);
 }
 

@@ -1283,6 +1283,22 @@ static void test_sampled_again(void)
     }
 }
 
+/* After each call numbers have a point again, whatever locale it has set. */
+static void foreign_call(void *user)
+{
+    (void)user;
+    setlocale(LC_NUMERIC, "C.UTF-8");
+}
+static void test_locale(void)
+{
+    bench_case c = { .suite = find_suite("shape") };
+    job j = { .c = &c };
+    list seconds = { NULL, 0 };
+    expect(sample_calls(&j, foreign_call, &(timing_plan){ 1, 2, 0 }, &seconds) && seconds.n == 2, "calls of another locale are not timed");
+    expect(!strcmp(setlocale(LC_NUMERIC, NULL), "C"), "numbers are written in the locale %s", setlocale(LC_NUMERIC, NULL));
+    free(seconds.x);
+}
+
 /* A case that takes more memory than there is, unless its tensors have been made. */
 static void test_fits(void)
 {
@@ -3336,6 +3352,7 @@ int main(int argc, char **argv)
     test_bound();
     test_roofline();
     test_fits();
+    test_locale();
     test_sampling();
     test_warm_up();
     test_brief_warm_up();

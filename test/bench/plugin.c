@@ -4,6 +4,7 @@
  *   cc -O2 -I. -shared -fPIC -DKIND=RIGHT test/bench/plugin.c -o loops.so -lm
  *   ./attn_bench --plugin loops.so --seq-len 64 --backward */
 #include "attn.h"
+#include <locale.h>
 #include <math.h>
 #include <signal.h>
 #include <stdio.h>
@@ -12,7 +13,7 @@
 #include <time.h>
 
 enum { RIGHT, WRONG_O, WRONG_LSE, WRONG_DQ, WRONG_DK, WRONG_DV, STALE, NOTHING, REFUSES, ODD_NAME, KNOWN_NAME, TWO, NO_REASON, FAILS_TWICE, CRASHES, EXITS, PRINTS, MODE_NAME, SLOW_FIRST,
-       PLAN_CRASHES, START_CRASHES, DEEP, BESIDE_LATE, INPUT_LATE, NO_PREFILL };
+       PLAN_CRASHES, START_CRASHES, DEEP, BESIDE_LATE, INPUT_LATE, NO_PREFILL, LOCALE };
 
 static int slow;      /* SLOW_FIRST: this process is one of the first, whose number is in the file `slow` */
 
@@ -34,6 +35,7 @@ static attn_status plan(void *user, const attn_desc *d, const attn_grad *g, attn
     }
     if (KIND == NO_REASON) return ATTN_ERR_MEMORY;
     if (KIND == PLAN_CRASHES) raise(SIGSEGV);
+    if (KIND == LOCALE) setlocale(LC_ALL, "de_DE.UTF-8");
     p->kernel = "loops";
     p->isa = "none";
     p->workspace_size = (size_t)d->kv_len * sizeof(double);
@@ -114,6 +116,7 @@ static attn_status run(void *user, const attn_desc *d, const attn_grad *g, const
     if (KIND == DEEP && d->q_len > 33) runs += deeper(0);
     /* by the processor's clock, and most of a call either way: what else the machine does is not what is compared */
     for (clock_t end = KIND == SLOW_FIRST ? clock() + (slow ? 3 : 1) * (CLOCKS_PER_SEC / 1000) : 0; KIND == SLOW_FIRST && clock() < end;) continue;
+    if (KIND == LOCALE) setlocale(LC_ALL, "de_DE.UTF-8");
     if (KIND == PRINTS) printf("{\"a line\": %d\n", runs);
     if (log) {
         fputs(user, log);
@@ -143,6 +146,7 @@ attn_status attn_plugin_register(attn_status (*registers)(const attn_backend *))
 {
     static attn_backend loops;
     loops = (attn_backend){ "loops", ATTN_ABI, plan, run, (void *)(uintptr_t)"l", NULL, NULL, NULL, NULL };
+    if (KIND == LOCALE) setlocale(LC_ALL, "de_DE.UTF-8");
     if (KIND == NOTHING) return ATTN_OK;
     if (KIND == START_CRASHES) raise(SIGSEGV);
     if (KIND == REFUSES) return ATTN_ERR_NO_DEVICE;

@@ -3,6 +3,7 @@
 others, and what is not a plugin is refused. test/bench/plugin.c is compiled once for each thing that can be wrong."""
 
 import os
+import re
 import subprocess
 import sys
 import tempfile
@@ -35,6 +36,7 @@ KINDS = {
     "beside_late": ["-DKIND=BESIDE_LATE"],
     "input_late": ["-DKIND=INPUT_LATE"],
     "no_prefill": ["-DKIND=NO_PREFILL"],
+    "locale": ["-DKIND=LOCALE"],
     "no_symbol": ["-DKIND=RIGHT", "-DNO_SYMBOL"],
 }
 SMALL = ["--iterations", 2, "--warmup", 0, "--format", "json"]
@@ -182,6 +184,21 @@ def test_faults(folder):
     report("prints in a process of its own", fault or (None if all(r["status"] in ("ok", "declined") for r in rows) else str(rows)))
 
 
+def test_locale(folder):
+    """A plugin that asks for a decimal comma, when it is loaded, asked for a plan and in each call, has none in what is written."""
+    made = subprocess.run(["sh", "-c", "localedef -i de_DE -f UTF-8 ./de_DE.UTF-8"], cwd=folder, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    if made.returncode:
+        report("a locale of a plugin", "localedef has no de_DE", "skipped")
+        return
+    flags = ["--plugin", "locale.so", "--backend", "loops,flash", *SHAPE, "--iterations", 2, "--warmup", 0]
+    options = dict(cwd=folder, env=dict(os.environ, LOCPATH=folder))
+    report("a locale of a plugin", checked(run(*flags, "--format", "json", **options).stdout)[1])
+    done = run(*flags, "--processes", 2, "--save-baseline", "point.csv", **options)
+    comma = re.findall(r"\d,\d+ (?:ms|us)", done.stdout)
+    saved = run("--baseline", "point.csv", "--saved", "point.csv", cwd=folder)
+    report("a locale in a saved run", None if done.returncode == saved.returncode == 0 and not comma else str(comma) + done.stderr + saved.stderr)
+
+
 def test_openpi(folder):
     """What a plugin declines is no verdict on attn.h."""
     done, rows, fault = rows_of(folder, "--plugin", "right.so", "--suite", "openpi", "--modules", "gemma", "--quick", "--seq-len", 64, *SMALL)
@@ -279,7 +296,7 @@ def test_no_openblas(folder):
 def main():
     with tempfile.TemporaryDirectory() as folder:
         if build(folder):
-            for test in (test_tables, test_turns, test_wrong, test_blamed, test_faults, test_openpi, test_confirmed, test_refusals, test_peers, test_no_openblas):
+            for test in (test_tables, test_turns, test_wrong, test_blamed, test_faults, test_locale, test_openpi, test_confirmed, test_refusals, test_peers, test_no_openblas):
                 test(folder)
     print("%(passed)d passed, %(failed)d failed, %(skipped)d skipped" % COUNT)
     return COUNT["failed"] > 0
