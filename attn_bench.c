@@ -3495,7 +3495,7 @@ static void summarize(row *r, list seconds, const problem *p, double tokens) {
     double median = quantile(sorted, n, 0.5), per = median > 0 ? 1 / median : NAN;
     r->iterations = n;
     r->mean_ms = 1e3 * sum / (double)n;
-    r->stddev_ms = n > 1 ? 1e3 * sqrt(square / (double)(n - 1)) : 0;
+    if (n > 1) r->stddev_ms = 1e3 * sqrt(square / (double)(n - 1)); /* one call has none */
     r->min_ms = 1e3 * sorted[0], r->max_ms = 1e3 * sorted[n - 1];
     r->p50_ms = r->kernel_ms = 1e3 * median;
     if (n >= FEWEST_OF_INTERVAL)
@@ -5999,6 +5999,11 @@ static void print_modes(FILE *f, const bench *b, const suite *s) {
     if (any) fputc('\n', f);
 }
 
+/* A mean, with the standard deviation where there is one. */
+static void print_mean(FILE *f, const char *what, double mean, double spread) {
+    fprintf(f, isfinite(spread) ? "%s %.3f+-%.3f ms" : "%s %.3f ms", what, mean, spread);
+}
+
 /* AdaAttn's own table: forward, its "backward" (which includes the forward) and their sum,
  * relative to dense. */
 static void conclude_adaattn(FILE *f, const bench *b, const suite *s) {
@@ -6015,11 +6020,13 @@ static void conclude_adaattn(FILE *f, const bench *b, const suite *s) {
             continue;
         const row *both = in_pass(b, r, FWD_BWD),
                   *dense_both = dense ? in_pass(b, dense, FWD_BWD) : NULL;
-        fprintf(f, "  - %s %s: forward %.3f+-%.3f ms", r->backend, full_name(r, name), r->mean_ms,
-            r->stddev_ms);
-        if (both)
-            fprintf(f, ", backward %.3f+-%.3f ms, total %.3f+-%.3f ms", both->mean_ms,
-                both->stddev_ms, r->mean_ms + both->mean_ms, hypot(r->stddev_ms, both->stddev_ms));
+        fprintf(f, "  - %s %s: ", r->backend, full_name(r, name));
+        print_mean(f, "forward", r->mean_ms, r->stddev_ms);
+        if (both) {
+            print_mean(f, ", backward", both->mean_ms, both->stddev_ms);
+            print_mean(
+                f, ", total", r->mean_ms + both->mean_ms, hypot(r->stddev_ms, both->stddev_ms));
+        }
         fprintf(f, ", %.0f tok/s, memory %.4g MB", r->tokens_per_s, megabytes(total_bytes(r)));
         if (dense)
             fprintf(f, "; relative to dense: forward %.2f, memory %.2f", dense->p50_ms / r->p50_ms,
