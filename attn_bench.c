@@ -116,7 +116,8 @@
      p50          median of the `n` timed calls, with half of its 95% interval, or how far that
                   reaches below and above; six calls at least have one. Every rate and ratio is one
                   of medians.
-     GFLOP/s      2 x visible pairs x heads x (head_dim + v_dim), the backward 2.5 times that.
+     GFLOP/s      2 x visible pairs x heads x (head_dim + v_dim), the backward 2.5 times that. A
+                  module's count its projections too, 2 x tokens x weights, the backward twice that.
                   openpi, flash_v2 and adaattn count otherwise: `their_flops` in csv and json.
      of peak      of the FMA peak of the best ISA, measured before and after the row on the same
                   threads, the best of 12 runs of 2 ms, or of as many as --iterations says, but 3
@@ -6011,7 +6012,8 @@ static void conclude_adaattn(FILE *f, const bench *b, const suite *s) {
     print_modes(f, b, s);
     fputs("- adaattn: AdaAttn's \"backward\" is our fwd+bwd, its total the sum of both; ours alone "
           "is pass bwd. Relative to dense (standard), > 1 is faster or smaller here; AdaAttn "
-          "prints the inverse.\n",
+          "prints the inverse. Times are means with standard deviations, as theirs; tok/s and what "
+          "is relative are of medians.\n",
         f);
     for (int64_t i = 0; i < b->row_count; i++) {
         const row *r = &b->rows[i], *dense = twin(b, r, "standard");
@@ -6450,13 +6452,23 @@ static void print_advice(FILE *f, const bench *b) {
     }
 }
 
+/* Whether a module of the suite was measured. */
+static bool has_modules(const bench *b, const suite *s) {
+    for (int64_t i = 0; i < b->row_count; i++)
+        if (b->rows[i].c->suite == s && b->rows[i].c->v[MEASURE] == MODULE &&
+            isfinite(b->rows[i].gflops))
+            return true;
+    return false;
+}
+
 static void print_their_flops(FILE *f, const bench *b) {
     for (int s = 0; s < COUNT(suites); s++)
         if (suites[s].their_flops && has_rows(b, &suites[s]))
             fprintf(f,
                 "- %s counts %s FLOPs for a forward; GFLOP/s here are of 2 for each visible pair, "
-                "head and element of a key and a value, the backward 2.5 times that\n",
-                suites[s].name, suites[s].their_flops);
+                "head and element of a key and a value, the backward 2.5 times that%s\n",
+                suites[s].name, suites[s].their_flops,
+                has_modules(b, &suites[s]) ? "; those of a module count its projections too" : "");
 }
 
 /* The shortest length from which on every length measured of r's series is faster on the GPU, by

@@ -2772,11 +2772,19 @@ static void test_adaattn(void)
     add_made("adaattn", both, "flash", 4, 1000)->stddev_ms = 0.4;
     FILE *f = tmpfile();
     conclude_adaattn(f, &made.b, find_suite("adaattn"));
-    SAID("adaattn", f, "  - flash B1 S64 H2 D16: forward 2.000+-0.300 ms, backward 4.000+-0.400 ms, total 6.000+-0.500 ms, 32000 tok/s, memory 0.03377 MB; "
+    SAID("adaattn", f, "Times are means with standard deviations, as theirs; tok/s and what is relative are of medians.\n", "  - flash B1 S64 H2 D16: forward 2.000+-0.300 ms, backward 4.000+-0.400 ms, total 6.000+-0.500 ms, 32000 tok/s, memory 0.03377 MB; "
          "relative to dense: forward 4.00, memory 1.86, backward 3.00, total 3.33\n");
     made.rows[1].stddev_ms = NAN;                /* of a single call */
     conclude_adaattn(f = tmpfile(), &made.b, find_suite("adaattn"));
     SAID("adaattn, one call", f, "forward 2.000 ms, backward 4.000+-0.400 ms, total 6.000 ms, 32000 tok/s", "!nan");
+    print_their_flops(f = tmpfile(), &made.b);
+    SAID("FLOPs of no module", f, "the backward 2.5 times that\n");
+    row *module = add_made("adaattn", "measure=module project=1 seq-len=64", "flash", 2, 0);
+    print_their_flops(f = tmpfile(), &made.b);
+    SAID("FLOPs of a module that is not measured", f, "the backward 2.5 times that\n");
+    module->gflops = 1;
+    print_their_flops(f = tmpfile(), &made.b);
+    SAID("FLOPs of a module", f, "the backward 2.5 times that; those of a module count its projections too\n");
     static const char *const speed = "seq-len=64 policy=speed", *const speed_both = "seq-len=64 policy=speed pass=fwd+bwd";
     forget_rows();
     add_made("adaattn", speed, "standard", 1, 0), add_made("adaattn", speed, "flash", 4, 0);
