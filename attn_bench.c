@@ -128,8 +128,8 @@
                   workspace included, at the bandwidth measured.
      speedup      over the published figure; `vs std` over standard. Above 1.5 is clearly faster,
                   below 1 slower; a ratio near 1 is within the noise of most machines.
-     t ~ S^       exponents, fitted over the lengths from a 16th of the longest on. Where that
-                  begins stands in the notes. On stdout only the last row of a series has them,
+     t ~ S^       exponents, fitted over the lengths from a 16th of the longest on, three at least.
+                  Where that begins stands in the notes. On stdout only the last row of a series has them,
                   the others are printed before they are known; in files and in the markdown format
                   all rows do.
      status       ok; wrong: outside of the error bound, and the exit code is 1; declined: the
@@ -210,7 +210,7 @@
      `of peak` or `of bandw.` is empty, "no share of"   the machine was faster in the calls than in
                   the samples beside them, so that the share was above 1: measure again
      a length at which standard is faster   the line "crossover" counts medians whose intervals lie
-                  apart: measure again on an idle machine
+                  apart, and says how many more are slower: measure again on an idle machine
      nothing is compared                    the baseline is of another processor or ISA: save one on
                   this machine
      too few, unclear                       so few calls, or processes, cannot tell a change from
@@ -5746,7 +5746,9 @@ static double added_bytes(const row *r) {
 }
 
 /* A power law through the rows of a series over the length: log y over log x, from a 16th of the
- * longest on, for what a call costs before it has work to do is no part of it. */
+ * longest on, for what a call costs before it has work to do is no part of it. Through two points
+ * any power goes. */
+enum { FEWEST_POINTS = 3 };
 typedef struct power_law {
     double exponent;
     int64_t from, to, points;
@@ -5768,7 +5770,7 @@ static power_law fit_power_law(const bench *b, const row *r, double (*y)(const r
         law.from = law.points++ && law.from < length_of(o) ? law.from : length_of(o);
     }
     double spread = n * sxx - sx * sx;
-    if (n >= 2 && spread > 1e-9) law.exponent = (n * sxy - sx * sy) / spread;
+    if (law.points >= FEWEST_POINTS && spread > 1e-9) law.exponent = (n * sxy - sx * sy) / spread;
     return law;
 }
 
@@ -5889,6 +5891,13 @@ static int64_t count_crossovers(const bench *b, int64_t *compared) {
     return lost;
 }
 
+static int64_t count_slower_medians(const bench *b) {
+    int64_t slower = 0;
+    for (int64_t i = 0; i < b->row_count; i++)
+        slower += !strcmp(b->rows[i].backend, "flash") && b->rows[i].speedup_vs_standard < 1;
+    return slower;
+}
+
 static void print_crossover(FILE *f, const bench *b) {
     int64_t compared, lost = count_crossovers(b, &compared);
     for (int64_t i = 0; i < b->row_count && lost; i++) {
@@ -5899,10 +5908,14 @@ static void print_crossover(FILE *f, const bench *b) {
             fprintf(f, "- standard is faster than flash at %s %s%s %s %s: %.2fx\n", r->suite,
                 r->name, more, r->dtype, r->pass, 1 / r->speedup_vs_standard);
     }
-    if (compared && !lost)
-        fprintf(f,
-            "- crossover of flash over standard: none, flash wins or ties in all of %lld cases\n",
-            (long long)compared);
+    if (!compared || lost) return;
+    fprintf(f,
+        "- crossover of flash over standard: none, flash wins or ties in all of %lld cases\n",
+        (long long)compared);
+    const int64_t slower = count_slower_medians(b);
+    if (slower)
+        fprintf(f, "  - in %lld of them its median is slower, by no more than calls differ\n",
+            (long long)slower);
 }
 
 static void print_exponents(FILE *f, const bench *b) {

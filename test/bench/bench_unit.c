@@ -2604,6 +2604,10 @@ static void test_derived(void)
                r.memory_exponent);
     }
     made.b.cases = NULL, made.b.case_count = 0;
+    made.b.row_count = 3;                        /* 1024, 32 and 64: of two lengths nothing is fitted */
+    law = fit_power_law(&made.b, made.rows, median_of);
+    expect(isnan(law.exponent) && law.points == 2, "time ~ S^%g of %d points", law.exponent, (int)law.points);
+    made.b.row_count = 4;
     FILE *f = tmpfile();
     print_exponents(f, &made.b);
     SAID("exponents", f, "as far as S 1024 (f32, kv f32, fwd, ", " time ~ S^2.00 from S 64 on, memory ~ S^2.00 from S 64 on\n");
@@ -2660,7 +2664,11 @@ static void test_crossover(void)
          "\"dtype\": \"f32\", \"kv_dtype\": \"f32\", \"pass\": \"fwd\", \"seed\": 1, \"threads\": 1000, \"factor\": 2}]},\n \"verdict\": null, \"interrupted\": false}");
     made.b.rows += 2, made.b.row_count -= 3;
     print_crossover(f = tmpfile(), &made.b);
-    SAID("no crossover", f, "- crossover of flash over standard: none, flash wins or ties in all of 2 cases\n", "!faster");
+    SAID("no crossover", f, "- crossover of flash over standard: none, flash wins or ties in all of 2 cases\n", "!faster",
+         "  - in 1 of them its median is slower, by no more than calls differ\n");
+    made.rows[5].speedup_vs_standard = 1;
+    print_crossover(f = tmpfile(), &made.b);
+    SAID("no slower median", f, "none, flash wins or ties in all of 2 cases\n", "!slower");
     /* rows of one name are told apart by what else they have, in notes too */
     forget_rows();
     char line[96];
