@@ -123,15 +123,16 @@
                   threads, the best of 12 runs of 2 ms, or of as many as --iterations says, but 3
                   at least. Where ATTN_ISA forces one, its own peak is in the note. Empty for a
                   GPU, whose peak is not measured.
-     bound        `overhead` where more than half of the call is what an empty call takes; else the
-                  longer of: the arithmetic at the peak, and the call's own memory traffic, its
-                  workspace included, at the bandwidth measured.
+     bound        `overhead` where more than half of the call is what an empty call takes, and the
+                  work, at the rates measured, takes less than half; else the longer of: the
+                  arithmetic at the peak, and the call's own memory traffic, its workspace included,
+                  at the bandwidth measured.
      speedup      over the published figure; `vs std` over standard. Above 1.5 is clearly faster,
                   below 1 slower; a ratio near 1 is within the noise of most machines.
      t ~ S^       exponents, fitted over the lengths from a 16th of the longest on, three at least.
-                  Where that begins stands in the notes. On stdout only the last row of a series has them,
-                  the others are printed before they are known; in files and in the markdown format
-                  all rows do.
+                  Where that begins stands in the notes. On stdout only the last row of a series has
+                  them, the others are printed before they are known; in files and in the markdown
+                  format all rows do.
      status       ok; wrong: outside of the error bound, and the exit code is 1; declined: the
                   backend does not take the case, and the note has its reason; refused: does not
                   fit in memory, with the size; skipped: would take too long, with the time: the
@@ -3521,15 +3522,18 @@ static double workspace_of(const row *r) {
 
 /* What bounds a call: the larger of the times that its arithmetic takes at the peak and that its
  * traffic takes at the bandwidth; or neither, where more than half of it is what an empty call
- * takes too. Traffic is each tensor once and the workspace, which is written and read: the scores
- * of standard are there. */
+ * takes too, which is no more than the work leaves of it: threads that are awake in the call may
+ * sleep between empty ones. Traffic is each tensor once and the workspace, which is written and
+ * read: the scores of standard are there. */
 static const char *bound_of(const row *r, double pairs, double peak, double bandwidth) {
     double arithmetic = operations(r->flops, pairs) / peak,
-           traffic = (r->bytes + 2 * workspace_of(r)) / bandwidth;
-    return r->overhead_ms > r->p50_ms / 2 ? "overhead"
-           : !(bandwidth > 0)             ? "" /* no memory to measure it in */
-           : arithmetic >= traffic        ? "compute"
-                                          : "bandwidth";
+           traffic = (r->bytes + 2 * workspace_of(r)) / bandwidth,
+           work_ms = 1e3 * (bandwidth > 0 ? fmax(arithmetic, traffic) : arithmetic);
+    const bool idle = r->overhead_ms > r->p50_ms / 2 && r->p50_ms - work_ms > r->p50_ms / 2;
+    return idle                    ? "overhead"
+           : !(bandwidth > 0)      ? "" /* no memory to measure it in */
+           : arithmetic >= traffic ? "compute"
+                                   : "bandwidth";
 }
 
 /* Where the row stands under the measured roofline. Peak and bandwidth are sampled before and
