@@ -2983,13 +2983,23 @@ static const char *basis_declines(const attn_desc *d) {
     return NULL;
 }
 
+/* The turned queries and keys. */
+static int64_t turned_bytes(const attn_desc *d, bool keys) {
+    return 4 * d->head_dim * d->batch * (keys ? d->kv_heads * d->kv_len : d->heads * d->q_len);
+}
+
+/* What the mode takes beside the workspace of flash. */
+static int64_t basis_bytes(const attn_desc *d) {
+    return turned_bytes(d, false) + turned_bytes(d, true) +
+           d->batch * d->kv_heads * (int64_t)sizeof(basis_head);
+}
+
 static attn_status basis_forward(const problem *p) {
     const attn_desc *d = &p->d;
     promise *x = p->promise;
     const int64_t heads = d->batch * d->kv_heads;
-    basis_call job = {p, malloc((size_t)(d->batch * d->heads * d->q_len * d->head_dim) * 4),
-        malloc((size_t)(heads * d->kv_len * d->head_dim) * 4),
-        calloc((size_t)heads, sizeof(basis_head))};
+    basis_call job = {p, malloc((size_t)turned_bytes(d, false)),
+        malloc((size_t)turned_bytes(d, true)), calloc((size_t)heads, sizeof(basis_head))};
     attn_status s = job.q && job.k && job.heads ? ATTN_OK : ATTN_ERR_MEMORY;
     memset(&x->told, 0, sizeof x->told);
     x->rank = x->effective = 0;
@@ -4565,6 +4575,7 @@ static bool plan_row(const bench_case *c, const char *backend, bool made, row *r
         bytes += tensor_bytes(&cache) * (pages * (double)c->v[PAGE] / (double)c->v[KV] - 1);
     }
     bytes += matrix ? scores : (double)plan.workspace_size;
+    if (p.by_rank) bytes += (double)basis_bytes(&p.d);
     r->theoretical_bytes = matrix ? (int64_t)scores : 8 * c->v[BATCH] * c->v[HEADS] * c->v[SEQ];
     const double available = available_memory() + (made ? held_bytes(c) : 0);
     if (s || bytes > 0.9 * available) {
@@ -4587,11 +4598,13 @@ static bool plan_problem(job *j) {
         remark(j->r, refusal_of(s), "%s", text);
         return false;
     }
-    snprintf(j->r->kernel, sizeof j->r->kernel, "%s", plan.kernel ? plan.kernel : "");
+    const bool basis = j->p->by_rank && j->pass != BWD;
+    snprintf(j->r->kernel, sizeof j->r->kernel, "%s%s", basis ? "basis + " : "",
+        plan.kernel ? plan.kernel : "");
     for (char *k = j->r->kernel; *k; k++) /* a plugin's may be anything */
         if (*k < ' ' || *k > '~') *k = '?';
     snprintf(j->r->isa, sizeof j->r->isa, "%s", plan.isa ? plan.isa : "");
-    j->r->workspace_bytes = (int64_t)plan.workspace_size;
+    j->r->workspace_bytes = (int64_t)plan.workspace_size + (basis ? basis_bytes(&j->p->d) : 0);
     j->wakes = plan.threads > 1;
     if (strcmp(j->r->backend, "auto")) return true;
     for (int i = 0; i < j->b->backend_count; i++) /* which has a row of its own */

@@ -210,6 +210,9 @@ static row judged(const char *line, const char *backend, bool whole, void (*meas
     return r;
 }
 
+/* That of its plan alone. */
+static void plan_alone(job *j) { (void)j; }
+
 /* That of the first, verified call. */
 static void verify(job *j) { first_call(j); }
 static row verified(const char *line, const char *backend, bool whole) { return judged(line, backend, whole, verify); }
@@ -287,6 +290,16 @@ static void test_modes(void)
     free(timed.samples_ms.x);
     row r = judged("seq-len=64 num-heads=1 head-dim=2 policy=speed", "rank", true, tight_bound);
     expect(!strcmp(r.status, "wrong"), "tight bound, without certificates: %s %s", r.status, r.note);
+    for (int pass = 0; pass < 3; pass++) {       /* what rank is made of, and the queries and keys that it turns; a backward is exact */
+        static const char *const passes[] = { "fwd", "bwd", "fwd+bwd" };
+        char line[128];
+        snprintf(line, sizeof line, "batch-size=2 seq-len=32 kv-len=48 num-heads=4 num-kv-heads=2 head-dim=16 policy=speed pass=%s", passes[pass]);
+        row rank = judged(line, "rank", true, plan_alone), plain = judged(line, "flash", true, plan_alone);
+        int64_t more = rank.workspace_bytes - plain.workspace_bytes, turned = 2 * 16 * 4 * (4 * 32 + 2 * 48);
+        expect(pass == BWD ? !more : more >= turned && more < turned + 4 * 100, "rank, %s: %d bytes more than flash, of which %d are turned", passes[pass], (int)more, (int)turned);
+        const char *kernel = !strncmp(rank.kernel, "basis + ", 8) ? rank.kernel + 8 : pass == BWD ? rank.kernel : "not of a basis";
+        expect(*kernel && !strcmp(kernel, plain.kernel), "rank, %s: kernel %s, of flash %s", passes[pass], rank.kernel, plain.kernel);
+    }
     r = verified("seq-len=64 head-dim=16 policy=quality", "precision", true);
     expect(row_ok(&r) && r.max_cert == 0 && strstr(r.note, "fewer rows"), "stays dense: %s %s", r.status, r.note);
     r = verified("seq-len=64 head-dim=16 policy=quality", "flash", true);
