@@ -122,7 +122,8 @@
      of peak      of the FMA peak of the best ISA, measured before and after the row on the same
                   threads, the best of 12 runs of 2 ms, or of as many as --iterations says, but 3
                   at least. Where ATTN_ISA forces one, its own peak is in the note. Empty for a
-                  GPU, whose peak is not measured.
+                  GPU, whose peak is not measured. `peak` in --wide, peak_gflops in csv and json,
+                  is what it is a share of; `bandw.`, bandwidth_gbs, that of `of bandw.`.
      bound        `overhead` where more than half of the call is what an empty call takes, and the
                   work, at the rates measured, takes less than half; else the longer of: the
                   arithmetic at the peak, and the call's own memory traffic, its workspace included,
@@ -1453,7 +1454,9 @@ static const struct {
     X(REAL, gflops, "gflops", "GFLOP/s") \
     X(REAL, gbytes_per_s, "gbytes_per_s", "GB/s") \
     X(REAL, peak_fraction, "peak_fraction", "of peak") \
+    X(REAL, peak_gflops, "peak_gflops", "peak") \
     X(REAL, bandwidth_fraction, "bandwidth_fraction", "of bandw.") \
+    X(REAL, bandwidth_gbs, "bandwidth_gbs", "bandw.") \
     X(TEXT, bound, "bound", "bound") \
     X(INT, workspace_bytes, "workspace_bytes", "workspace") \
     X(INT, theoretical_bytes, "theoretical_bytes", "theory") \
@@ -3550,6 +3553,8 @@ static const char *bound_of(const row *r, double pairs, double peak, double band
  * after; the larger counts. */
 static void place_under_roofline(row *r, double peak, double bandwidth) {
     static const double most_disturbed = 3;
+    r->peak_gflops = peak;
+    if (bandwidth > 0) r->bandwidth_gbs = bandwidth;
     r->peak_fraction = r->gflops / peak;
     r->bandwidth_fraction = bandwidth > 0 ? r->gbytes_per_s / bandwidth : NAN;
     if (r->peak_fraction > 1) {

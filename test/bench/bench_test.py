@@ -313,6 +313,12 @@ def samples_fault(r):
     return "%s: not that of the samples: %s" % (r["case"], wrong) if wrong else None
 
 
+def shares_follow(r):
+    """Shares are of the peak and the bandwidth that the row has."""
+    pairs = (("gflops", "peak_fraction", "peak_gflops"), ("gbytes_per_s", "bandwidth_fraction", "bandwidth_gbs"))
+    return all(r[of] and (r[share] is None or abs(r[share] * r[of] / r[rate] - 1) < 1e-6) for rate, share, of in pairs)
+
+
 def test_numbers():
     """FLOPs, ratio and percentiles follow their definitions."""
     document, fault = checked(
@@ -337,6 +343,7 @@ def test_numbers():
             abs(r["gflops"] * r["p50_ms"] * 1e6 / flops - 1) < 1e-6
             and abs(r["ratio"] * r["p50_ms"] / 0.264199 - 1) < 1e-6
             and samples_fault(r) is None
+            and shares_follow(r)
             and (r["backend"] != "reference" or r["iterations"] <= 3)
         )
         report("figures of " + r["backend"], None if right else str(r))

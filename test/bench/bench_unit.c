@@ -1345,6 +1345,7 @@ static void test_roofline(void)
         note_forced_isa(&r);
         probed.asked_only = false;
         expect(i & 1 ? isnan(r.peak_fraction) : r.peak_fraction == 0.5, "share %g of the peak", r.peak_fraction);
+        expect(r.peak_gflops == 100 && r.bandwidth_gbs == 20, "shares of %g GFLOP/s and %g GB/s", r.peak_gflops, r.bandwidth_gbs);
         expect(i == 4 ? isnan(r.bandwidth_fraction) : r.bandwidth_fraction == 0.25, "share %g of the bandwidth", r.bandwidth_fraction);
         const char *says = i == 0 ? "" : i == 1 ? "no share of the peak: 1.01 of the peak sampled, the machine was disturbed" : i == 3 ? "no share of the peak: 5.00 of the peak sampled, more than vectors can" : i == 4 ? "no share of the bandwidth: 1.05 of that sampled" : "ATTN_ISA=portable: the peak of this ISA is 1.0 GFLOP/s";
         expect(i ? strstr(r.note, says) == r.note : !*r.note, "the roofline notes: '%s'", r.note);
@@ -1353,6 +1354,7 @@ static void test_roofline(void)
     row none = null_row();
     none.c = &c, none.gflops = 50, none.gbytes_per_s = 5;
     place_under_roofline(&none, 100, 0);            /* there was no memory to measure a bandwidth in */
+    expect(none.peak_gflops == 100 && isnan(none.bandwidth_gbs), "a share of no bandwidth: %g", none.bandwidth_gbs);
     expect(none.peak_fraction == 0.5 && isnan(none.bandwidth_fraction) && !*none.note, "a share %g of no bandwidth: '%s'", none.bandwidth_fraction, none.note);
     probed.asked_only = true;
     test_sampled_again();
