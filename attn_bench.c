@@ -3636,12 +3636,27 @@ static double peak_now(const bench_case *c) {
     return best_peak(product_type(c), (int32_t)c->v[THREADS]);
 }
 
+/* The peak of the ISA that is forced: the largest of the samples of this type on so many threads,
+ * before and now, and of up to three now where a row was faster. */
+static double forced_peak(const bench_case *c, double reached) {
+    static struct {
+        int64_t type, threads;
+        double peak;
+    } known;
+    const int32_t type = product_type(c);
+    if (known.type != type || known.threads != c->v[THREADS])
+        known.type = type, known.threads = c->v[THREADS], known.peak = 0;
+    for (int i = 0; i < 3 && (!i || reached > known.peak); i++)
+        known.peak = fmax(known.peak, attn_peak_gflops(type, (int32_t)c->v[THREADS]));
+    return known.peak;
+}
+
 /* What ATTN_ISA forces has a peak of its own. */
 static void note_forced_isa(row *r) {
     const char *isa = getenv("ATTN_ISA");
     if (isa && *isa)
         remark(r, NULL, "ATTN_ISA=%s: the peak of this ISA is %.1f GFLOP/s", isa,
-            attn_peak_gflops(product_type(r->c), (int32_t)r->c->v[THREADS]));
+            forced_peak(r->c, r->gflops));
 }
 
 /* As many keys as queries, of the same heads, dims and type, none of them hidden. */

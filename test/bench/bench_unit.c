@@ -21,10 +21,11 @@ static int scarce_tensor(void **p, size_t align, size_t size) { return no_tensor
 #define ATTN_IMPLEMENTATION
 #include "attn.h"
 /* What the machine's rates were asked for; `asked_only`: 2 for a bf16 peak, else 1, and nothing is measured. */
-static struct { int asked_only, peaks, bandwidths; int32_t dtype, threads; size_t bytes; const void *isa; } probed;
+static struct { int asked_only, peaks, bandwidths; int32_t dtype, threads; size_t bytes; const void *isa; const double *samples; } probed;
 static double probed_peak(int32_t dtype, int32_t threads)
 {
     probed.peaks++, probed.dtype = dtype, probed.threads = threads, probed.isa = attn__machine()->isa;
+    if (probed.samples) return *probed.samples++;
     return !probed.asked_only ? attn_peak_gflops(dtype, threads) : dtype == ATTN_BF16 ? 2 : 1;
 }
 static double probed_bandwidth(size_t bytes, int32_t threads)
@@ -1313,6 +1314,29 @@ static void test_locale(void)
     expect(sample_calls(&j, foreign_call, &(timing_plan){ 1, 2, 0 }, &seconds) && seconds.n == 2, "calls of another locale are not timed");
     expect(!strcmp(setlocale(LC_NUMERIC, NULL), "C"), "numbers are written in the locale %s", setlocale(LC_NUMERIC, NULL));
     free(seconds.x);
+}
+
+/* The peak of a forced ISA is the largest sampled, of its type and threads; sampled again where a row was faster. */
+static void test_forced_isa(void)
+{
+    static const double samples[] = { 40, 60, 50, 70, 10, 20, 30, 5 };
+    static const struct { int threads; double reached; int samples; const char *says; } rows[] = {
+        { 901, 30, 1, " 40.0 " }, { 901, 55, 2, " 60.0 " }, { 901, 55, 3, " 60.0 " }, { 901, 65, 4, " 70.0 " }, { 902, 90, 7, " 30.0 " }, { 902, 1, 8, " 30.0 " },
+    };
+    char *isa = getenv("ATTN_ISA"), kept[32] = "";
+    snprintf(kept, sizeof kept, "%s", isa ? isa : "");
+    setenv("ATTN_ISA", "portable", 1);
+    probed.samples = samples;
+    for (int i = 0; i < COUNT(rows); i++) {
+        bench_case c = { .suite = find_suite("shape") };
+        row r = null_row();
+        c.v[THREADS] = rows[i].threads, r.c = &c, r.gflops = rows[i].reached;
+        note_forced_isa(&r);
+        expect(strstr(r.note, rows[i].says) && probed.samples == samples + rows[i].samples, "row %d, %d samples: %s", i, (int)(probed.samples - samples), r.note);
+    }
+    probed.samples = NULL;
+    unsetenv("ATTN_ISA");
+    if (*kept) setenv("ATTN_ISA", kept, 1);
 }
 
 /* A case that takes more memory than there is, unless its tensors have been made. */
@@ -3389,6 +3413,7 @@ int main(int argc, char **argv)
     test_bound();
     test_roofline();
     test_fits();
+    test_forced_isa();
     test_locale();
     test_sampling();
     test_warm_up();
