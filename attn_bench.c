@@ -197,8 +197,8 @@
    5%, and else `unclear`, which makes no exit code. What a slower clock explains of a row that is
    slower is taken out, by the medians of the peaks beside the calls, a tenth at most; its line says
    so. The changes of p95 and p99 are shown, and judge nothing. A row that was measured and is wrong
-   or fails now is named, and makes the exit code 1 too; of rows that are not measured now the number
-   is said. --baseline OLD --saved NEW compares two saved runs, measures nothing and takes no other
+   or fails now is named, and makes the exit code 1 too; of rows that are not measured now, or were
+   not then, the number is said. --baseline OLD --saved NEW compares two saved runs, measures nothing and takes no other
    flags. Another processor, or no row in common, is an error (exit code 2). A saved run is kept
    where nothing was measured, and where --save-baseline names the baseline that is not reached.
    Ctrl-C and SIGHUP end with the rows that are finished, as one whole document; where the program
@@ -4867,6 +4867,12 @@ static void turn_of(part *x, int turn, int turns) {
     leave_problem(x->j.p);
 }
 
+/* Whether nothing of the row was to be computed. */
+static bool was_left_out(const row *r) {
+    return !strcmp(r->status, "refused") || !strcmp(r->status, "declined") ||
+           !strcmp(r->status, "skipped");
+}
+
 static void finish_part(bench *b, part *x) {
     if (x->made) {
         problem *p = x->j.p;
@@ -4882,7 +4888,7 @@ static void finish_part(bench *b, part *x) {
     }
     memset(&attn__tuning, 0, sizeof attn__tuning);
     running = NULL;
-    if (interrupted) /* a row cut short by Ctrl-C is not a row */
+    if (interrupted && !was_left_out(&x->r)) /* a row cut short by Ctrl-C is not a row */
         free(x->r.samples_ms.x);
     else add_row(b, &x->r);
 }
@@ -7112,12 +7118,21 @@ enum { POINTS = COUNT(reports) - 1 }; /* the report that the plots are drawn fro
 enum { ROW_BYTES = 4096, SAMPLE_BYTES = 10, DOCUMENT_BYTES = 65536 };
 
 /* Before anything is measured: the file can be written, and there is room for what may be in it. */
+/* Whether f is the file of that name. */
+static bool is_open_file(const char *path, FILE *f) {
+    struct stat x, y;
+    return f && !stat(path, &x) && !fstat(fileno(f), &y) && x.st_ino && x.st_ino == y.st_ino &&
+           x.st_dev == y.st_dev;
+}
+
 static int check_writable(const bench *b, const char *path) {
     static const char zeros[ROW_BYTES];
     char temporary[4096];
     struct stat there;
     if (!path) return 0;
     if (stat(path, &there) && errno != ENOENT) return refuse("%s: %s", path, strerror(errno));
+    if (is_open_file(path, document) || is_open_file(path, stderr))
+        return refuse("%s: is what stdout or stderr is written to", path);
     FILE *f = create(path, temporary);
     if (!f) return EXIT_BAD;
     int64_t blocks = DOCUMENT_BYTES / ROW_BYTES + b->row_total;
@@ -7508,11 +7523,12 @@ static bool parse_list(char *text, list *to) {
 static bool take_cell(row *r, const struct field *f, char *text) {
     char *at = (char *)r + f->offset, *end = text;
     if (!*text) return true;
+    errno = 0;
     if (f->kind == LIST) return parse_list(text, (list *)(void *)at);
     if (f->kind == TEXT) snprintf(at, sizeof r->name, "%s", text);
     else if (f->kind == REAL) *(double *)(void *)at = strtod(text, &end);
     else *(int64_t *)(void *)at = strtoll(text, &end, 10);
-    return f->kind == TEXT || (end != text && !*end);
+    return f->kind == TEXT || (end != text && !*end && !errno);
 }
 
 /* The line of headings: a field for each column, NULL for one that this program does not
@@ -7528,6 +7544,11 @@ static int take_headings(char **at, const struct field *columns[], baseline *to)
         char *cell = next_cell(at, &end);
         if (!cell || n == 2 * COUNT(fields) || !end) return 0;
         columns[n] = find_field(cell);
+        for (int i = 0; i < n; i++)
+            if (columns[n] && columns[i] == columns[n]) {
+                snprintf(to->wrong, sizeof to->wrong, "has the column %s twice", columns[n]->key);
+                return 0;
+            }
         for (int i = 0; i < COUNT(needed); i++) found[i] |= !strcmp(cell, needed[i]);
     }
     *to->wrong = 0;
@@ -8011,6 +8032,19 @@ static int64_t name_faults(const row *rows, int64_t count, const baseline *old, 
     return faults;
 }
 
+/* How many rows of this run the saved one has not measured. */
+static int64_t count_new(const row *rows, int64_t count, const baseline *old) {
+    int64_t more = 0;
+    for (int64_t i = 0; i < count; i++) {
+        bool seen = !is_compared(&rows[i]);
+        for (int64_t k = 0; k < i && !seen; k++) seen = is_same_row(&rows[k], &rows[i]);
+        for (int64_t k = 0; k < old->count && !seen; k++)
+            seen = is_compared(&old->rows[k]) && is_same_row(&old->rows[k], &rows[i]);
+        more += !seen;
+    }
+    return more;
+}
+
 static int refuse_other_rows(const baseline *old) {
     return refuse(
         "--baseline %s: 0 rows compared, none of its rows is one of this run's", old->path);
@@ -8023,6 +8057,10 @@ static int judge_baseline(bench *b, const row *rows, int64_t count, const baseli
     if (missing && !interrupted)
         fprintf(stderr, "attn_bench: baseline: %lld of its rows were not measured now\n",
             (long long)missing);
+    const int64_t more = count_new(rows, count, old);
+    if (more && !interrupted)
+        fprintf(stderr, "attn_bench: baseline: %lld rows of this run were not measured in it\n",
+            (long long)more);
     if (!b->comparison_count && !interrupted && !faults) return refuse_other_rows(old);
     if (slow && b->writer && !interrupted) /* this is a run, no saved one */
         slow = confirm_slower(b, old);
@@ -8222,7 +8260,8 @@ static int set_flag(options *o, int f, const char *value) {
         *(const char **)at = value;
     } else if (flags[f].kind == TO_SECONDS) {
         double x = strtod(value, &end);
-        if (end == value || *end || !(x > 0 && x <= 3600))
+        if (end == value || *end || value[strspn(value, "+.0123456789eE-")] ||
+            !(x > 0 && x <= 3600))
             return refuse("--%s %s: must be seconds in (0, 3600]", flags[f].name, value);
         *(double *)at = x;
     } else if (flags[f].kind == TO_PROCESSES) {

@@ -782,6 +782,7 @@ def test_bad_flags(folder):
         "--window 1,2,3",
         "--min-time 0",
         "--min-time nan",
+        "--min-time 0x1p-3 1 8 1 8",
         "--min-time 1e9",
         "--dtype f64",
         "--dtype",
@@ -1203,6 +1204,8 @@ def test_gate(folder):
         ("zero", re.sub(r" (\d[.\d]*)\n", r" 0\n", text), "row 1 " + word),
         ("negative", re.sub(r" (\d[.\d]*)\n", r" -\1\n", text), "row 1 " + word),
         ("number", text.replace(",12,", ",dozen,", 1), "row 1 " + word),
+        ("large", text.replace(",12,", ",99999999999999999999,", 1), "row 1 " + word),
+        ("samples twice", text.replace("first_run_ms", "samples_ms", 1), "has the column samples_ms twice"),
         ("quote", text.replace("flash", '"flash', 1), "row 1 is truncated"),
         ("more", text.replace("\n# end", ",1\n# end"), "row 2 has too many cells"),
     ):

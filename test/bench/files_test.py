@@ -176,6 +176,20 @@ def test_refusals(folder):
         refused(name, folder, *CASE, *flags)
 
 
+def test_own_output(folder):
+    """A file that stdout or stderr is written to is not replaced by another, whatever its name."""
+    for stream, name in (("stderr", "/dev/stdout"), ("stderr", "log"), ("stdout", "log")):
+        log = os.path.join(folder, "log")
+        with open(log, "w") as f:
+            f.write("before\n")
+            f.flush()
+            others = dict(stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+            done = subprocess.run([BENCH, "1", "16", "1", "8", "--iterations", "3", "--processes", "1", "--save-baseline", name], cwd=folder, text=True, **dict(others, **{stream: f}))
+        text = open(log).read()
+        said = (text[7:] if stream == "stderr" else done.stderr) == "attn_bench: %s: is what stdout or stderr is written to\n" % name
+        report("--save-baseline %s is %s" % (name, stream), None if done.returncode == 2 and said and text.startswith("before\n") else "%d %r" % (done.returncode, text))
+
+
 def test_unwritable(folder):
     """Root may write everywhere: there the program runs as nobody."""
     closed, own = os.path.join(folder, "closed"), os.path.join(folder, "attn_bench")
@@ -356,7 +370,7 @@ def test_commit(folder):
 
 
 def main():
-    for test in (test_new_folder, test_commit, test_odd_names, test_programs, test_points, test_refusals, test_unwritable, test_links, test_full_disks, test_closed, test_nohup, test_nothing_saved, test_reports_kept):
+    for test in (test_new_folder, test_commit, test_odd_names, test_programs, test_points, test_refusals, test_own_output, test_unwritable, test_links, test_full_disks, test_closed, test_nohup, test_nothing_saved, test_reports_kept):
         with tempfile.TemporaryDirectory() as folder:
             test(folder)
     print("%(passed)d passed, %(failed)d failed, %(skipped)d skipped" % COUNT)
