@@ -6110,8 +6110,8 @@ static const row *beside(const bench *b, const struct published *p) {
 }
 
 static const char *human_ms(double ms, char text[32]) {
-    bool known = isfinite(ms), small = known && ms < 0.1;
-    snprintf(text, 32, known ? small ? "%.6g us" : "%.6g ms" : "-", small ? 1e3 * ms : ms);
+    bool known = isfinite(ms), brief = known && ms < 0.1;
+    snprintf(text, 32, known ? brief ? "%.6g us" : "%.6g ms" : "-", brief ? 1e3 * ms : ms);
     return text;
 }
 
