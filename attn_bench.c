@@ -3540,8 +3540,10 @@ static double workspace_of(const row *r) {
  * read: the scores of standard are there. */
 static const char *bound_of(const row *r, double pairs, double peak, double bandwidth) {
     double arithmetic = operations(r->flops, pairs) / peak,
-           traffic = (r->bytes + 2 * workspace_of(r)) / bandwidth,
-           work_ms = 1e3 * (bandwidth > 0 ? fmax(arithmetic, traffic) : arithmetic);
+           traffic = (r->bytes + 2 * workspace_of(r)) / bandwidth;
+    /* not all of a plan's workspace need be written */
+    const double work_ms =
+        1e3 * (bandwidth > 0 ? fmax(arithmetic, r->bytes / bandwidth) : arithmetic);
     const bool idle = r->overhead_ms > r->p50_ms / 2 && r->p50_ms - work_ms > r->p50_ms / 2;
     return idle                    ? "overhead"
            : !(bandwidth > 0)      ? "" /* no memory to measure it in */

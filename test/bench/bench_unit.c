@@ -1252,7 +1252,7 @@ static void test_bound(void)
         { 1000, 0, 1, 0, 0.5, 1, "compute" },    { 1000, 0, 1, 0, 0.51, 1, "overhead" }, { 1000, 0, 1, 0, NAN, 1, "compute" },
         /* an empty call that takes longer than what the work leaves of this one */
         { 800000, 0, 1, 0, 2, 1, "compute" },    { 510000, 0, 1, 0, 0.9, 1, "compute" }, { 490000, 0, 1, 0, 0.9, 1, "overhead" },
-        { 1, 0, 400000, 200000, 2, 1, "bandwidth" }, { 0, 40000, 1, 0, 2, 1, "compute" }, { 2000000, 0, 1, 0, 2, 1, "compute" },
+        { 1, 0, 800000, 0, 2, 1, "bandwidth" }, { 1, 0, 1, 400000, 2, 1, "overhead" }, { 0, 40000, 1, 0, 2, 1, "compute" }, { 2000000, 0, 1, 0, 2, 1, "compute" },
     };
     for (int i = 0; i < COUNT(cases); i++) {
         row r = null_row();
