@@ -198,9 +198,10 @@
    slower is taken out, by the medians of the peaks beside the calls, a tenth at most; its line says
    so. The changes of p95 and p99 are shown, and judge nothing. A row that was measured and is wrong
    or fails now is named, and makes the exit code 1 too; of rows that are not measured now, or were
-   not then, the number is said. --baseline OLD --saved NEW compares two saved runs, measures nothing and takes no other
-   flags. Another processor, or no row in common, is an error (exit code 2). A saved run is kept
-   where nothing was measured, and where --save-baseline names the baseline that is not reached.
+   not then, the number is said. --baseline OLD --saved NEW compares two saved runs, measures
+   nothing and takes no other flags. Another processor, or no row in common, is an error (exit code
+   2). A saved run is kept where nothing was measured, and where --save-baseline names the baseline
+   that is not reached.
    Ctrl-C and SIGHUP end with the rows that are finished, as one whole document; where the program
    was started with them ignored, as by nohup, they are.
 
@@ -7119,7 +7120,6 @@ enum { POINTS = COUNT(reports) - 1 }; /* the report that the plots are drawn fro
 /* What a row may take in the result files. */
 enum { ROW_BYTES = 4096, SAMPLE_BYTES = 10, DOCUMENT_BYTES = 65536 };
 
-/* Before anything is measured: the file can be written, and there is room for what may be in it. */
 /* Whether f is the file of that name. */
 static bool is_open_file(const char *path, FILE *f) {
     struct stat x, y;
@@ -7127,6 +7127,7 @@ static bool is_open_file(const char *path, FILE *f) {
            x.st_dev == y.st_dev;
 }
 
+/* Before anything is measured: the file can be written, and there is room for what may be in it. */
 static int check_writable(const bench *b, const char *path) {
     static const char zeros[ROW_BYTES];
     char temporary[4096];
