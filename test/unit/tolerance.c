@@ -452,7 +452,7 @@ static void test_hopeless(void **state)
     attn_statistics told;
     attn_desc d = make(1, ROWS, KEYS);
     (void)state;
-    for (int64_t i = 0; i < COUNT(q); i++) q[i] = 3000 * numbers[0][i];
+    for (int64_t i = 0; i < COUNT(q); i++) q[i] = 150 * numbers[0][i];
     d.q.data = q, d.o.data = o[0], d.backend = "flash";
     assert_ok(attn_forward(&d));
     d.o.data = o[1], d.backend = "adaptive", d.tolerance = 0.01f, d.cert = cert, d.statistics = &told;
@@ -1071,7 +1071,6 @@ static void test_even_units(void **state)
     }
 }
 
-/* A cache of int16 with room for KEYS keys. */
 /* Two sequences on one thread have the bits and the certificates that each has alone: the second, of longer keys, is bounded by singular values, and
  * how long keys of the first might be does not count. */
 static void test_after_another(void **state)
@@ -1097,6 +1096,7 @@ static void test_after_another(void **state)
     assert_memory_equal(cert[0], cert[1], sizeof cert[0]);
 }
 
+/* A cache of int16 with room for KEYS_INT16 keys. */
 enum { KEYS_INT16 = 10380, DIM_INT16 = 64, ROWS_INT16 = 6 };
 static attn_desc decode_call(float *o)
 {
@@ -1135,6 +1135,29 @@ static void test_decode_workspace(void **state)
     }
     free(memory);
 }
+static void in_order(void *user, void (*task)(void *, int64_t), void *arg, int64_t n)
+{
+    (void)user;
+    for (int64_t i = 0; i < n; i++) task(arg, i);
+}
+/* What a decode tells is the same where the first of four threads does all the work, the others none. */
+static void test_decode_told_by_threads(void **state)
+{
+    static float o[ROWS_INT16 * DIM_INT16], q[DIM_INT16];
+    static const attn_pool pool = { in_order, NULL, 4 };
+    attn_statistics told[2];
+    (void)state;
+    for (int i = 0; i < DIM_INT16; i++) q[i] = 150 * numbers[0][i];
+    for (int n = 0; n < 2; n++) {
+        attn_desc d = decode_call(o);
+        d.heads = d.q_len = 1, d.q.data = q, d.statistics = &told[n], d.tolerance = 0.05f;
+        if (n) d.pool = &pool;
+        else d.threads = 1;
+        assert_ok(attn_forward(&d));
+    }
+    assert_true(told[0].mass_skipped > 0);
+    assert_memory_equal(&told[0], &told[1], sizeof told[0]);
+}
 /* Rows that see no key are not why others were computed exactly; more rows than are ever decoded are a matter of the description. */
 static void test_decode_told(void **state)
 {
@@ -1161,7 +1184,7 @@ int main(void)
         cmocka_unit_test(test_told_by_threads), cmocka_unit_test(test_told_by_many_threads), cmocka_unit_test(test_left_out), cmocka_unit_test(test_close_errors), cmocka_unit_test(test_within_f16), cmocka_unit_test(test_lse_error), cmocka_unit_test(test_lse_many_keys), cmocka_unit_test(test_absolute_units), cmocka_unit_test(test_padded_units),
         cmocka_unit_test(test_sampled_far), cmocka_unit_test(test_nothing_seen), cmocka_unit_test(test_rising), cmocka_unit_test(test_small_queries),
         cmocka_unit_test(test_wide_declined), cmocka_unit_test(test_sink_declined), cmocka_unit_test(test_told_of_window), cmocka_unit_test(test_million_keys), cmocka_unit_test(test_host_flushes), cmocka_unit_test(test_why_f64),
-        cmocka_unit_test(test_after_another), cmocka_unit_test(test_even_units), cmocka_unit_test(test_decode_workspace), cmocka_unit_test(test_decode_told),
+        cmocka_unit_test(test_after_another), cmocka_unit_test(test_even_units), cmocka_unit_test(test_decode_workspace), cmocka_unit_test(test_decode_told), cmocka_unit_test(test_decode_told_by_threads),
     };
     fill_all();
     return cmocka_run_group_tests_name("tolerance", tests, NULL, NULL);
