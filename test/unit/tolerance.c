@@ -1150,7 +1150,7 @@ static void test_decode_told_by_threads(void **state)
     for (int i = 0; i < DIM_INT16; i++) q[i] = 150 * numbers[0][i];
     for (int n = 0; n < 2; n++) {
         attn_desc d = decode_call(o);
-        d.heads = d.q_len = 1, d.q.data = q, d.statistics = &told[n], d.tolerance = 0.05f;
+        d.heads = d.q_len = 1, d.q.data = q, d.statistics = &told[n], d.tolerance = 0.05f, d.backend = "adaptive";
         if (n) d.pool = &pool;
         else d.threads = 1;
         assert_ok(attn_forward(&d));
