@@ -7909,12 +7909,11 @@ ATTN__NOINLINE void attn__bwd_few_rows(
         isa->bwd_outer(job, out[p], attn__k_at(d, s, out[p]->stride, t->kb, t->kv_head), C[1 - p],
             t->ld, rows[p], ld[p], t->rows, keys, dim[p], p ? t->dV : t->dK);
 }
-/* Where row i of the bias's gradient begins for head h of a sequence, and whether it is the first that
- * has it: the others add. */
+/* Where dbias has key 0 of a sequence, in row i of head h; and whether that sequence is the first
+ * which has this element: the others add. */
 static float *attn__bwd_bias_row(
     const attn__bwd *job, const attn__sequence_view *s, int64_t h, int64_t i) {
-    const int64_t *st = job->d->bias.stride;
-    return job->g->dbias + s->b * st[0] + h * st[1] + i * st[2];
+    return job->g->dbias + attn__bias_at(job->d, s, job->d->bias.stride, i, h);
 }
 static int attn__bwd_bias_first(const attn__bwd *job, const attn__sequence_view *s) {
     return !(job->d->flags & ATTN_ACCUMULATE) && (!job->in_turn || s->b == 0);
@@ -7927,25 +7926,23 @@ static void attn__bwd_no_bias(const attn__bwd *job, const attn__sequence_view *s
     for (int64_t h = kv_head * job->group; h < (kv_head + 1) * job->group; h++)
         for (int64_t i = 0; i < d->q_len; i++) {
             float *row = attn__bwd_bias_row(job, s, h, i);
-            const int64_t last = i < s->q_rows ? start + s->k_len : 0;
-            for (int64_t c = 0; c < start; c++) row[c] = 0;
-            for (int64_t c = last; c < d->kv_len; c++) row[c] = 0;
+            for (int64_t c = -start; c < 0; c++) row[c] = 0;
+            for (int64_t c = i < s->q_rows ? s->k_len : 0; c < d->kv_len - start; c++) row[c] = 0;
         }
 }
 /* Those of a tile; dS, the gradients of its scores, becomes that of its products. some: whether any
  * row sees any key. */
 static void attn__bwd_bias_tile(const attn__bwd *job, const attn__sequence_view *s,
     const attn__bwd_tile *t, int some, int bad) {
-    const int64_t start = job->d->seq.start_k ? job->d->seq.start_k[s->b] : 0,
-                  h = t->kv_head * job->group;
+    const int64_t h = t->kv_head * job->group;
     for (int64_t r = 0; r < t->rows && attn__bwd_bias_first(job, s); r++) {
         const attn__query q = attn__bwd_query(job, s, t, r);
-        memset(attn__bwd_bias_row(job, s, q.h, q.i) + start + t->kb, 0,
+        memset(attn__bwd_bias_row(job, s, q.h, q.i) + t->kb, 0,
             (size_t)(t->ke - t->kb) * sizeof(float));
     }
     if (some)
         attn__isa()->bias_rows(job, s, t, h, h + job->group, t->kb,
-            attn__bwd_bias_row(job, s, h, 0) + start + t->kb, job->d->scale, bad);
+            attn__bwd_bias_row(job, s, h, 0) + t->kb, job->d->scale, bad);
 }
 static void attn__backward_split(const attn__bwd *job, const attn__sequence_view *s,
     int64_t kv_head, int64_t split, char *scratch) {
@@ -16357,13 +16354,12 @@ static void ATTN__(bias_rows)(const attn__bwd *job, const attn__sequence_view *s
         const ATTN__V by = ATTN__(set1)(times);
         for (int64_t c = 0; c < keys && bad; c++)
             if (!attn__sees(&q, first + c)) ds[c] = 0;
-        if (!attn__finite(times)) { /* 0 times it is NaN */
-            for (int64_t c = 0; c < keys; c++)
-                if (attn__sees(&q, first + c)) to[c] += ds[c] * times;
-        }
+        const int finite = attn__finite(times); /* else 0 times it is NaN */
+        for (int64_t c = 0; c < keys && !finite; c++)
+            if (attn__sees(&q, first + c)) to[c] += ds[c] * times;
         for (int64_t c = 0; c < keys; c += ATTN__W) {
             const ATTN__V v = ATTN__(load)(ds + c);
-            if (attn__finite(times))
+            if (finite)
                 ATTN__(store_n)(
                     to + c, ATTN__(fma)(v, by, ATTN__(load_n)(to + c, keys - c)), keys - c);
             ATTN__(store)(ds + c, v * unit);

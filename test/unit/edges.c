@@ -434,12 +434,6 @@ static void test_grouped_dbias(void **state)
         }
     }
 }
-/* who runs tasks from the last to the first */
-static void from_last(void *user, void (*task)(void *arg, int64_t i), void *arg, int64_t n)
-{
-    (void)user;
-    while (n > 0) task(arg, --n);
-}
 /* gradients of a bias that sequences share, or do not, by whatever way so many threads compute it: the same bits, in its rows alone, and right */
 static void test_dbias_of_threads(void **state)
 {
@@ -466,7 +460,7 @@ static void test_dbias_of_threads(void **state)
         assert_ok(attn_forward(&d));
         if (n & 2) d.flags |= ATTN_ACCUMULATE;
         for (int t = -1; t < COUNT(threads); t++) {                     /* -1: the reference; 0: what the others must be */
-            const attn_pool pool = { from_last, NULL, t < 0 ? 1 : threads[t] };
+            const attn_pool pool = { backwards, NULL, t < 0 ? 1 : threads[t] };
             const int to = t != 0;
             for (int64_t i = 0; i < MOST; i++) dbias[to][i] = 3;
             for (int64_t i = 0; i < N; i++) dq[to][i] = 3;

@@ -663,8 +663,6 @@ static double p_seen(const attn_desc *d, const double *of_key, int64_t i, int64_
     }
     return most;
 }
-/* The last task first. */
-static void backwards(void *user, void (*task)(void *arg, int64_t i), void *arg, int64_t n) { (void)user; while (n > 0) task(arg, --n); }
 static void check_rounded(int n, int how, int threads)
 {
     static const attn_pool pool = { backwards, NULL, 2 };

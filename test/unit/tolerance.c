@@ -635,11 +635,6 @@ static void test_told_by_threads(void **state)
     }
 }
 
-static void backwards(void *user, void (*task)(void *, int64_t), void *arg, int64_t n)
-{
-    (void)user;
-    while (n-- > 0) task(arg, n);
-}
 /* The same of a host that has more threads than certificates have places, and runs their tasks from the last to the first; bf16 has certificates of its
  * own where its products are exact. */
 static void test_told_by_many_threads(void **state)

@@ -238,6 +238,13 @@ SHARED void assert_ok(attn_status s)
     if (s != ATTN_OK) fail_msg("%s: %s", attn_status_name(s), attn_status_text(s));
 }
 
+/* attn_pool.run of a host that runs tasks from the last to the first */
+SHARED void backwards(void *user, void (*task)(void *arg, int64_t i), void *arg, int64_t n)
+{
+    (void)user;
+    while (n > 0) task(arg, --n);
+}
+
 SHARED double max_abs(const void *data, int dtype, int64_t n)     /* of the finite ones: gaps are NaN */
 {
     double m = 0;
