@@ -183,8 +183,9 @@
    where there are 1024 keys and more, head_dim is at most 256 and rows look at many of their keys: 1.1
    to 1.4 times (Zen 4, below 4096 keys: 0.85 to 1.25). Decode from int16 at 0.01 is 1.1 to 3 times as
    fast as without a tolerance where rows look at few of their keys; where they look at all, as fast
-   with one row of 128 dims and up to 1.3 times slower with 4; 1.3 to 1.5 times slower where scores are
-   too large for the codes of q, which is mostly known before values are read. It is compared with the
+   with one row of 128 dims and up to 1.3 times slower with 4; as fast where scores are far too large
+   for the codes of q, which scales tell before anything is read, and up to 1.5 times slower where they
+   are hardly so, which the scores tell before values are read. It is compared with the
    exact decode of the same cache, which takes longer than one of f32 where that is in the processor's
    caches, 1.3 to 2 times as long as one of f16, and is done of up to 1 row of 64 dims, 4 of 128, 8 of
    256. Integers do not pay at 0.0005 and below, nor where scale |q| |k| is beyond some 50. Keys are
@@ -5250,7 +5251,8 @@ typedef struct attn__decode_part {
 /* At the begin of the memory of a sequence and kv head. */
 typedef struct attn__decode_kept {
     int64_t pair;
-    int32_t later; /* more low bytes and values are read than high ones have been */
+    int32_t later;    /* more low bytes and values are read than high ones have been */
+    int32_t hopeless; /* nothing is read: all rows are computed densely */
 } attn__decode_kept;
 /* A chunk: its largest scales, that of k -1 where one is not finite. By rows: the sum of its weights and
  * the largest; what it adds, by the largest scales, to leave out a key, at most, and all of them; a
@@ -5289,6 +5291,7 @@ typedef struct attn__decode {
 static int attn__decode_level_of(
     const attn__decode *p, int64_t r, int64_t j0, float least, double *cost);
 static int attn__decode_left_out(const attn__decode *p, int64_t r, int64_t j0, double *to);
+static int attn__decode_hopeless(const attn__decode *p);
 static void attn__decode_choose(const attn__decode *p);
 static void attn__decode_values(const attn__decode *p);
 static void attn__decode_finish(const attn__decode *p);
@@ -5757,6 +5760,34 @@ static void attn__adaptive_unit(const void *arg, int64_t n, char *scratch) {
     }
     attn__adaptive_certs(job, &u, &t);
 }
+#if ATTN__DECODE
+/* The keys that some row sees, from a whole chunk on. */
+static void attn__decode_keys(attn__decode *p) {
+    attn__rows_see(p->job->d, &p->u.s, 0, p->u.s.q_used - 1, &p->first, &p->last);
+    p->first = p->first / ATTN__INT16_CHUNK * ATTN__INT16_CHUNK;
+}
+/* Whether the rows of a unit may be decoded: q and its codes lie in memory of the thread. */
+static int attn__decode_worth(const attn__adaptive *job, const attn__rows *u, char *scratch) {
+    attn__decode p;
+    int64_t unused;
+    if (!job->codes) return 1;
+    attn__decode_carve(job, NULL, scratch, &p, &unused);
+    p.job = job;
+    p.u = *u;
+    p.Q = p.room;
+    p.code = (int16_t *)(void *)p.A;
+    p.unit = p.T;
+    p.left = p.T + ATTN__DECODE_ROWS;
+    p.off = p.T + 2 * ATTN__DECODE_ROWS;
+    attn__decode_keys(&p);
+    attn__machine()->isa->decode_begin(&p);
+    return !attn__decode_hopeless(&p);
+}
+#else
+static int attn__decode_worth(const attn__adaptive *job, const attn__rows *u, char *scratch) {
+    return job && u && scratch;
+}
+#endif
 /* Looks for a unit that does not stay dense: counted as a row of the thread. */
 static void attn__adaptive_look(const void *arg, int64_t n, char *scratch) {
     const attn__adaptive *job = (const attn__adaptive *)arg;
@@ -5767,8 +5798,12 @@ static void attn__adaptive_look(const void *arg, int64_t n, char *scratch) {
     if (t.tally->rows || !attn__adaptive_rows(job, n, &u)) return;
     attn__rows_see(job->d, &u.s, u.row0 / job->flash.group,
         (u.row0 + u.rows - 1) / job->flash.group, &first, &last);
-    if (first >= last && u.row0 < u.s.q_used * job->flash.group) return; /* no key: nothing to do */
-    const int how = attn__decodes(job, &u.s) ? ATTN__FROM_INT16 : attn__adaptive_how(job, &u, &t);
+    const int used = u.row0 < u.s.q_used * job->flash.group, decodes = attn__decodes(job, &u.s);
+    if (first >= last && used) return; /* no key: nothing to do */
+    if (decodes && !used) return;
+    const int how = !decodes                               ? attn__adaptive_how(job, &u, &t)
+                    : attn__decode_worth(job, &u, scratch) ? ATTN__FROM_INT16
+                                                           : ATTN__DENSE_COARSE;
     if (how == ATTN__DENSE_FEW) t.tally->few += u.rows;
     else if (how == ATTN__DENSE_COARSE) t.tally->coarse += u.rows;
     else t.tally->rows = 1;
@@ -5838,11 +5873,15 @@ static void attn__decode_unit(const void *arg, int64_t n, char *scratch) {
     p.u.rows = p.u.s.q_used * group;
     p.u.k0 = p.split * keys;
     p.u.k1 = attn__min(p.u.k0 + keys, p.u.s.k_len);
-    attn__rows_see(job->d, &p.u.s, 0, p.u.s.q_used - 1, &p.first, &p.last);
-    p.first = p.first / ATTN__INT16_CHUNK * ATTN__INT16_CHUNK;
+    attn__decode_keys(&p);
     switch (now->phase) {
-        case ATTN__DECODE_BEGIN:  attn__machine()->isa->decode_begin(&p); break;
-        case ATTN__DECODE_SCORES: attn__machine()->isa->decode_scores(&p); break;
+        case ATTN__DECODE_BEGIN:
+            attn__machine()->isa->decode_begin(&p);
+            p.kept->hopeless = attn__decode_hopeless(&p);
+            break;
+        case ATTN__DECODE_SCORES:
+            if (!p.kept->hopeless) attn__machine()->isa->decode_scores(&p);
+            break;
         case ATTN__DECODE_CHOOSE: attn__decode_choose(&p); break;
         case ATTN__DECODE_VALUES: attn__decode_values(&p); break;
         default:                  attn__decode_finish(&p);
@@ -5917,7 +5956,7 @@ static const char *attn__adaptive_why(const attn__adaptive *job, int64_t few, in
         return !few          ? ""
                : job->decode ? "fewer keys, or more rows for so many dims, than high bytes pay for"
                              : ATTN__INT16_FEW;
-    return job->decode  ? "nearly all bytes would be read, or a score has no bound"
+    return job->decode  ? "nearly all bytes would be read, or scores have no bound, or a coarse one"
            : job->int16 ? "codes of int16 are too coarse for the tolerance"
                         : "too few keys are light enough to be left out";
 }
@@ -9256,14 +9295,14 @@ ATTN__NOINLINE double attn__decode_largest(const attn__decode *p, int64_t j) {
     }
     return (double)most * (double)(p->v_scale[j] < 0 ? -p->v_scale[j] : p->v_scale[j]) * 0.999999;
 }
-/* By the largest scale of k, e^eta - 1 of a score that is off by `off` times it; -1 where there is no bound. */
-static float attn__decode_grown(const attn__decode_chunk *c, float off) {
-    const float eta = c->k_top * off;
+/* e^eta - 1 of a score that is off by `off` times k, the scale of its key; -1 where there is no bound. */
+static float attn__decode_grown(float k, float off) {
+    const float eta = k * off;
     return attn__finite(eta) && eta >= 0 && eta <= 1 ? eta + eta * eta : -1;
 }
 /* Of a score by high bytes. */
 static float attn__decode_grows(const attn__decode *p, int64_t r, const attn__decode_chunk *c) {
-    return attn__decode_grown(c, p->off[r]);
+    return attn__decode_grown(c->k_top, p->off[r]);
 }
 /* What chunks cost row r, whose weights and range are known; returns what is lost where all bytes are
  * read, at most. */
@@ -9271,10 +9310,10 @@ static double attn__decode_price(const attn__decode *p, int64_t r) {
     double least = 0;
     for (int64_t j0 = p->first; j0 < p->last; j0 += ATTN__THIN_CHUNK) {
         attn__decode_chunk *c = p->chunk + j0 / ATTN__THIN_CHUNK;
-        const float grows = attn__decode_grows(p, r, c), rest = attn__decode_grown(c, p->left[r]),
-                    weight = c->row[r].weight, most = c->row[r].most,
-                    mean = weight / ATTN__THIN_CHUNK, lost = c->v_top * 128.5f + p->range[r],
-                    out = lost + lost * grows;
+        const float grows = attn__decode_grows(p, r, c),
+                    rest = attn__decode_grown(c->k_top, p->left[r]), weight = c->row[r].weight,
+                    most = c->row[r].most, mean = weight / ATTN__THIN_CHUNK,
+                    lost = c->v_top * 128.5f + p->range[r], out = lost + lost * grows;
         c->row[r].out = c->row[r].value = 3.4028234e38f;
         c->row[r].score = 0;
         least += rest < 0 && weight > 0 ? 1e300 : (double)(weight * lost) * (double)rest;
@@ -9312,19 +9351,46 @@ static int attn__decode_left_out(const attn__decode *p, int64_t r, int64_t j0, d
     to[ATTN__DECODE_FAR] += gone * 128.5 * (double)c->v_top;
     return 1;
 }
+/* Whether most rows would lose more than they may by the codes of q alone, if they looked at all keys
+ * alike and o were 0: a guess by scales of some keys, before anything is read. As decode_rest has it. */
+static int attn__decode_hopeless(const attn__decode *p) {
+    const attn_desc *d = p->job->d;
+    double lost[ATTN__DECODE_ROWS] = {0}, top = 0;
+    int64_t first, last, hopeless = 0;
+    if (!p->job->codes) return 0;
+    attn__rows_see(d, &p->u.s, 0, p->u.s.q_used - 1, &first, &last);
+    const int64_t n = attn__min(last - first, 128);
+    for (int64_t x = 0; x < n; x++) {
+        const int64_t j = first + x * (last - first) / n;
+        const float k = d->k.scale[attn__k_at(d, &p->u.s, d->k.scale_stride, j, p->u.kv_head)],
+                    v = d->v.scale[attn__k_at(d, &p->u.s, d->v.scale_stride, j, p->u.kv_head)];
+        const double size = (double)(v < 0 ? -v : v);
+        if (!attn__finite(k) || !attn__finite(v)) continue; /* rows that see it are dense */
+        if (size > top) top = size;
+        for (int64_t r = 0; r < p->u.rows; r++) {
+            const float rest = attn__decode_grown(k < 0 ? -k : k, p->left[r]);
+            lost[r] += rest < 0 ? size : (double)rest * size;
+        }
+    }
+    for (int64_t r = 0; r < p->u.rows; r++)
+        hopeless += lost[r] > (double)d->tolerance * 0.5 * top * (double)n;
+    return 3 * hopeless >= p->u.rows;
+}
 /* The levels of keys for row r, whose weights sum up to `all`, by which it loses `most` at most beside
  * what is lost where all bytes are read: a threshold is estimated, then made sure of. A lower one asks
  * for no key less. Returns 0 where that alone is too much, as far as that is known without values. */
 static int attn__decode_levels(const attn__decode *p, int64_t r, double all, double most) {
     const attn__kernels *isa = attn__isa();
-    const double least = attn__decode_price(p, r);
-    double low = most / (double)(4 * (p->last - p->first)), high = most;
-    if (!(least <= most) && !(isa->decode_rest(p, r, all) <= 0.8 * most)) return 0;
+    const double least = attn__decode_price(p, r),
+                 rest = least <= 0.1 * most ? least : isa->decode_rest(p, r, all),
+                 left = most - rest;
+    double low = left / (double)(4 * (p->last - p->first)), high = left;
+    if (!(rest <= 0.8 * most)) return 0;
     for (int i = 0; i < 7; i++) {
         const double middle = attn__sqrt(low * high);
-        *(isa->decode_loss(p, r, (float)middle, 8, 0) <= most ? &low : &high) = middle;
+        *(isa->decode_loss(p, r, (float)middle, 8, 0) <= left ? &low : &high) = middle;
     }
-    for (int i = 0; i < 5 && !(isa->decode_loss(p, r, (float)low, 1, 1) <= most); i++) low /= 4;
+    for (int i = 0; i < 5 && !(isa->decode_loss(p, r, (float)low, 1, 1) <= left); i++) low /= 4;
     return 1;
 }
 /* Phase 3: what is read of each key. Rows that are to be computed densely have a limit of NaN. What
@@ -9332,6 +9398,8 @@ static int attn__decode_levels(const attn__decode *p, int64_t r, double all, dou
 static void attn__decode_choose(const attn__decode *p) {
     const attn__kernels *isa = attn__isa();
     int64_t hopeless = 0;
+    for (int64_t r = 0; r < p->u.rows; r++) p->limit[r] = attn__float(0x7fc00000u);
+    if (p->kept->hopeless) return;
     memset(p->level + p->first, 0,
         (size_t)attn__padded(p->last - p->first, isa->W) * sizeof *p->level);
     for (int64_t r = 0; r < p->u.rows; r++) {
@@ -9344,7 +9412,6 @@ static void attn__decode_choose(const attn__decode *p) {
         }
         p->max[r] = max;
         fine &= attn__finite(max);
-        p->limit[r] = attn__float(0x7fc00000u);
         if (!fine) continue;
         const double all = isa->decode_weigh(p, r), limit = isa->decode_limit(p, r),
                      most = all * limit * 0.9;
@@ -9356,7 +9423,7 @@ static void attn__decode_choose(const attn__decode *p) {
         p->limit[r] = (float)(limit * 0.999999);
         p->share[r] = (float)(all * limit * 0.05 / (double)(p->last - p->first));
     }
-    if (isa->decode_whole_chunks(p) && 2 * hopeless < p->u.rows) return;
+    if (isa->decode_whole_chunks(p) && 3 * hopeless < p->u.rows) return;
     for (int64_t r = 0; r < p->u.rows; r++) p->limit[r] = attn__float(0x7fc00000u);
 }
 /* Phase 4, by splits: low bytes of k where asked for, then values. */
