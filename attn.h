@@ -110,7 +110,8 @@
    elements, and no array of scales: append and attn_convert write the bytes that ggml does (where a
    scale would be beyond the range of f16: the largest one, and the codes clamped to it; below
    2^-126: codes of 0; where an element is not finite: a scale of NaN). int8, int16 and fp8 are
-   written by append alone; with q_len 0 it does nothing else.
+   written by append alone; with q_len 0 it does nothing else. There a scale below 2^-126 is 0, of a
+   row that is not all finite NaN, both beside codes of 0.
    Backward: dq, dk, dv from dout, o, lse; dlse adds the gradient of lse; dbias is summed over
    broadcast axes. p = exp(score - lse) is at most 1, however the lse was rounded. A row whose
    keys all have a bias beyond about -1e6 has an lse too coarse for its own p: its gradients are up to
@@ -167,17 +168,18 @@
    exact, scale * code. The high bytes of all keys are read, then those of the values and the low
    bytes that the tolerance asks for; attn_statistics.bytes says how much. Up to 8 rows (q_len times
    heads / kv_heads; fewer where dims are few, see below) against 1024 keys and more, dims that are
-   powers of two up to 512 with strides that are multiples of them, a tolerance of 1/512 and above
-   (Zen 4: 1/128; named: 1/2048). The workspace has 78 bytes for each key that there may be: of one
-   kv head for each thread as far as 256 MiB go, of one at least, or of all kv heads where these are
-   more, as far as 32 MiB go.
+   powers of two from 64 (named: 16) to 512 with strides that are multiples of them, a tolerance of
+   1/512 and above (Zen 4: 1/128; named: 1/2048), any that is absolute. The workspace has 78 bytes for
+   each key that there may be: of one kv head for each thread as far as 256 MiB go, of one at least,
+   or of all kv heads where these are more, as far as 32 MiB go.
    Taken: every dtype, layout and length, grouped heads, causal, windows, offsets, packed and
    padded sequences, slots, pages, append. Computed exactly, with the reason in attn_statistics.why
-   and a cert of 0: softcap, bias, mask, ALiBi, sinks, dropout, a scale below 0, few rows or keys
-   (so each decode step from other dtypes), head_dim above 512, machines without AVX2, or with AVX-512
-   but not its VNNI, and rows for which the integers are too coarse and too few keys are light: that
-   is guessed from some queries and keys before anything is packed, or follows from the scores by the
-   high bytes. Refused: backward, device tensors, MPI, attn_merge, registered backends.
+   and a cert of 0: softcap, bias, mask, ALiBi, sinks, dropout, a scale up to 2^-100 or from 2^100 on,
+   few rows or keys (so each decode step from other dtypes), dims above 512, machines without AVX2,
+   or with AVX-512 but not its VNNI, and rows for which the integers are too coarse and too few keys
+   are light: that is guessed from some queries and keys before anything is packed, or follows from
+   the scores by the high bytes. Refused: backward, device tensors, MPI, attn_merge, registered
+   backends.
    Integers are for AVX-512 VNNI. They pay for prefill, from 640 tokens on, at a tolerance of 0.01:
    1.2 to 1.6 times as fast, less where causal or with fewer than 64 dims, and not below 24; at 0.001
    where there are 1024 keys and more, head_dim is at most 256 and rows look at many of their keys: 1.1
@@ -218,7 +220,8 @@
                            leave that part out; what is asked of it gets a status of its own, a
                            backend ATTN_ERR_BACKEND_UNKNOWN; a tolerance is kept exactly; the
                            functions of timing are not even declared
-     ATTN_NO_MALLOC        no malloc: a call needs a workspace or an allocator
+     ATTN_NO_MALLOC        no malloc: a call needs a workspace or an allocator; attn_time is refused,
+                           attn_bandwidth_gbytes is 0
      ATTN_ONLY_F32         no other type but for masks
      ATTN_ONLY_PORTABLE, ATTN_ONLY_AVX2, ATTN_ONLY_AVX512    that ISA alone
      ATTN_NO_EXTENSIONS    C99 alone, as for compilers other than gcc and clang: one thread (a pool
@@ -232,9 +235,10 @@
    where they are refused, nor with ATTN_NO_EXTENSIONS, where bits may differ. WebAssembly without
    shared memory has no threads.
    Compiled with -fopenmp it uses OpenMP's threads, else a small pthread pool; attn_desc.pool goes
-   before both. A host that calls an operator on all of its threads at once has attn_forward_team. A
-   child after fork() may call at once; with -fopenmp only with threads = 1 or a pool of its own, for
-   GNU's OpenMP hangs there.
+   before both. The small pool is one call's at a time: a call that finds it taken is computed by its
+   own thread alone, as is one that is made within a task or an OpenMP region. A host that calls an
+   operator on all of its threads at once has attn_forward_team. A child after fork() may call at
+   once; with -fopenmp only with threads = 1 or a pool of its own, for GNU's OpenMP hangs there.
    threads = 0 asks for as many as ATTN_THREADS says, or omp_get_max_threads(), or as there are
    processors that the calling thread may run on: read once, by the first call. How many wake
    follows from the lengths of the sequences, not from the room that they lie in. The pool's threads
@@ -246,7 +250,8 @@
    stays loaded until attn_shutdown has ended them).
    Environment, read once: ATTN_ISA=avx512|avx2|neon|simd128|portable, ATTN_BACKEND=name (for calls
    that name none), ATTN_THREADS=1..1024 (for those whose threads are 0; anything else counts as not
-   set).
+   set). Empty ones count as not set. An ISA that is not there refuses every call (ATTN_ERR_ISA), a
+   backend those that name none (ATTN_ERR_BACKEND_UNKNOWN).
 
  6. TO ADD
    a dtype     a row in ATTN_DTYPE_LIST (sizes, validation and messages follow it), one load and one
@@ -368,7 +373,8 @@ enum {
 };
 
 /* A tensor that is read. The last dimension is dense; the others have strides in elements. Like
- * every array, it begins at a multiple of the size of its elements. */
+ * every array, it begins at a multiple of the size of its elements, q8_0 and q4_0 of 2. The stride of
+ * an axis with one index counts for nothing. */
 typedef struct attn_in {
     const void *data;
     /* q k v dout: strides of {batch, token, head}; bias, mask: of {batch, head, query}. Negative
@@ -433,7 +439,7 @@ typedef struct attn_append {
     void *k_cache, *v_cache;
     /* must equal desc.k.scale, desc.v.scale for int8, int16 and fp8 */
     float *k_scale, *v_scale;
-    /* new tokens of each sequence (with cu: an upper bound) */
+    /* new tokens of each sequence (with cu: an upper bound); 0 with k and v: none, but q is rotated */
     int64_t len;
     /* optional [batch + 1]: a different number of new tokens for each sequence */
     const int32_t *cu;
@@ -443,7 +449,7 @@ typedef struct attn_append {
 } attn_append;
 
 /* The caller's threads. run is equivalent to: for (i = 0; i < n; i++) task(arg, i); in any order
- * and on any threads, then return. */
+ * and on any threads, then return. attn_desc.threads may ask for fewer than `threads`. */
 typedef struct attn_pool {
     void (*run)(void *user, void (*task)(void *arg, int64_t i), void *arg, int64_t n);
     void *user;
@@ -485,7 +491,8 @@ typedef struct attn_statistics {
  *   s     += bias_scale[h] * bias(i,j) - alibi[h] * |i + offset - j|
  *   lse_i  = log(exp(sink[h]) + sum_j exp(s(i,j)))   over the visible keys j
  *   o_i    = sum_j exp(s(i,j) - lse_i) v_j
- * A row that sees no key: o = 0, lse = -infinity (with a sink: the sink). */
+ * A row that sees no key: o = 0, lse = -infinity (with a sink: the sink). A sink of NaN or +infinity
+ * makes o and lse of its head NaN in all rows that are used. */
 typedef struct attn_desc {
     int64_t batch, q_len, kv_len, heads;
     int64_t kv_heads; /* 0: heads */
@@ -511,7 +518,7 @@ typedef struct attn_desc {
     void *workspace;
     size_t workspace_size;
     /* optional: on failure a text, zero terminated: what is wrong, and of which tensor or entry of an
-     * array, as "k", "o and v", "used_k[3]" */
+     * array, as "k", "o and v", "used_k[3]"; on success an empty one */
     char *message;
     size_t message_size;
     /* Error that may be traded for speed, see the manual, 4. 0: none. A share of the largest |v|
@@ -776,7 +783,7 @@ typedef struct attn_backend {
         sizeof(attn_desc) << 16 | sizeof(attn_grad) << 4 | sizeof(attn_backend) / sizeof(void *))
 
 typedef struct attn_timing_opts {
-    /* untimed calls; the very first call of all is reported as `first` */
+    /* untimed calls, at least one: the very first call of all is reported as `first` */
     int64_t warmup;
     int64_t iterations;          /* timed calls at least; 0: as min_seconds asks */
     double min_seconds;          /* go on until this much time was measured */
@@ -798,8 +805,8 @@ ATTN_API attn_status attn_backward(const attn_desc *d, const attn_grad *g);
  * leads, at once: the inputs are complete before. Others compute what is left to compute, whoever
  * comes late finds it done. When a call returns, the outputs are complete and the status is that of
  * all. Before a team's next call all of its threads have returned. Threads that wait spin, and on
- * POSIX systems yield. d->pool is not asked: how large a workspace is needed says a query without
- * one, with as many d->threads. */
+ * POSIX systems yield. The message is in the buffer of the first to come alone. d->pool is not asked:
+ * how large a workspace is needed says a query without one, with as many d->threads. */
 typedef struct attn_team {
     int32_t threads; /* set once, all else 0 */
     attn_status status;
@@ -812,9 +819,9 @@ ATTN_API attn_status attn_backward_team(const attn_desc *d, const attn_grad *g, 
 /* What a call with this description would run, the workspace it needs, and why every other
  * backend declines. Touches no tensor; data pointers may be NULL, but an optional one that the call
  * will have (dbias, append's k and v, scales) is to be there. g NULL: forward. Where the call would
- * be refused, the plan is empty; where all backends declined it, but for `why`. What a call alone
- * can know is left to it: whether the workspace suffices or overlaps, and tensors that are NULL, that
- * overlap or pass the end of the address space. */
+ * be refused, the plan is empty, of texts of "" and numbers of 0; where all backends declined it,
+ * but for `why`. What a call alone can know is left to it: whether the workspace suffices or
+ * overlaps, and tensors that are NULL, that overlap or pass the end of the address space. */
 ATTN_API attn_status attn_query(const attn_desc *d, const attn_grad *g, attn_plan *plan);
 /* The attention over the union of key sets from the parts' o and lse: d gives shape, o, lse,
  * sink (added once; the parts are computed without it). lse[p] is shaped like d->lse. 0 parts is
@@ -844,12 +851,13 @@ ATTN_API attn_status attn_packed_qkv(attn_desc *d, const void *qkv, int32_t dtyp
 ATTN_API attn_status attn_packed_dqkv(
     const attn_desc *d, attn_grad *g, void *dqkv, int32_t dtype, int32_t layout);
 
-ATTN_API attn_status attn_register(const attn_backend *b); /* copies *b */
+/* Copies *b and its name. For good: no call takes one back, and 16 are the most. */
+ATTN_API attn_status attn_register(const attn_backend *b);
 /* in order of registration; NULL past the last */
 ATTN_API const attn_backend *attn_backend_at(int32_t i);
 ATTN_API const attn_backend *attn_backend_find(const char *name); /* NULL: unknown */
 /* The backend of calls that name none, unless ATTN_BACKEND in the environment says one; NULL or
- * "auto": automatic again. */
+ * "auto": automatic again. What it declines is refused, as where it is named. */
 ATTN_API attn_status attn_set_default(const char *name);
 /* For backends: for (i = 0; i < n; i++) task(arg, i); on the threads that *where asks for, which
  * must be there. */
@@ -863,7 +871,8 @@ ATTN_API const char *attn_isa(void);
 /* threads that 0 stands for: ATTN_THREADS in the environment, or OpenMP's, or the processors that
  * the first call might run on */
 ATTN_API int32_t attn_threads(void);
-/* joins and frees the lazily started threads, and what backends keep; usable again after */
+/* joins and frees the lazily started threads, and what backends keep; usable again after. Waits for
+ * a call that has the threads; within a task of theirs it does nothing */
 ATTN_API void attn_shutdown(void);
 #ifdef ATTN_MPI
 /* Attention over the ranks of an MPI communicator: sequences that one machine cannot hold, or not
