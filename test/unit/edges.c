@@ -386,6 +386,26 @@ static void test_infinite_sink(void **state)
                 if (r < ROWS - KEYS && !n ? !(told[r] == INFINITY) : !isnan(told[r])) fail_msg("%s, sink %g, row %d: %g", all[b], (double)sink[0], r, (double)told[r]);
         }
 }
+/* A sink for each head of a group, of which some rows see no key: their lse is that of their own head. */
+static void test_sinks_of_heads(void **state)
+{
+    enum { HEADS = 6, KV_HEADS = 2, ROWS = 5, KEYS = 3, DIM = 4 };
+    static const char *const all[] = { "reference", "flash", "standard" };
+    static const float sink[HEADS] = { 0.5f, -1, 2, 1.5f, -0.25f, 3 };
+    static float qs[ROWS * HEADS * DIM], ks[KEYS * KV_HEADS * DIM], os[3][ROWS * HEADS * DIM], told[3][HEADS * ROWS];
+    (void)state;
+    normals(qs, COUNT(qs), 21), normals(ks, COUNT(ks), 22);
+    for (int b = 0; b < 3; b++) {
+        attn_desc d = { 0 };
+        d.batch = 1, d.heads = HEADS, d.kv_heads = KV_HEADS, d.q_len = ROWS, d.kv_len = KEYS, d.head_dim = DIM, d.flags = ATTN_CAUSAL, d.backend = all[b];
+        d.q.data = qs, d.k.data = d.v.data = ks, d.o.data = os[b], d.lse = told[b], d.sink = sink;
+        assert_ok(attn_forward(&d));
+        for (int64_t i = 0; i < HEADS * ROWS; i++)
+            if (i % ROWS < ROWS - KEYS ? told[b][i] != sink[i / ROWS] : !(fabsf(told[b][i] - told[0][i]) <= 1e-6f * (1 + fabsf(told[0][i]))))
+                fail_msg("%s, head %d, row %d: lse is %g", all[b], (int)(i / ROWS), (int)(i % ROWS), (double)told[b][i]);
+        for (int64_t i = 0; i < COUNT(qs); i++) assert_true(fabsf(os[b][i] - os[0][i]) <= 1e-6f);
+    }
+}
 /* a sink of -infinity and a row without keys: no gradient, and no NaN */
 static void test_empty_sink(void **state)
 {
@@ -907,7 +927,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_scale), cmocka_unit_test(test_tiny_scale), cmocka_unit_test(test_softcap), cmocka_unit_test(test_far_sink), cmocka_unit_test(test_lowest_bias),
         cmocka_unit_test(test_dbias_dropout), cmocka_unit_test(test_dropout_rate), cmocka_unit_test(test_shared_dbias), cmocka_unit_test(test_shared_slot), cmocka_unit_test(test_slots_backwards), cmocka_unit_test(test_append_backwards), cmocka_unit_test(test_append_tiny), cmocka_unit_test(test_append_bits), cmocka_unit_test(test_idle_rotary),
-        cmocka_unit_test(test_empty_sink), cmocka_unit_test(test_no_queries), cmocka_unit_test(test_grouped_dbias), cmocka_unit_test(test_dbias_of_threads), cmocka_unit_test(test_bias_alone), cmocka_unit_test(test_append_scales), cmocka_unit_test(test_traps), cmocka_unit_test(test_infinite_sink),
+        cmocka_unit_test(test_sinks_of_heads), cmocka_unit_test(test_empty_sink), cmocka_unit_test(test_no_queries), cmocka_unit_test(test_grouped_dbias), cmocka_unit_test(test_dbias_of_threads), cmocka_unit_test(test_bias_alone), cmocka_unit_test(test_append_scales), cmocka_unit_test(test_traps), cmocka_unit_test(test_infinite_sink),
         cmocka_unit_test(test_huge), cmocka_unit_test(test_many_iterations), cmocka_unit_test(test_freed_pages),
         cmocka_unit_test(test_workspace), cmocka_unit_test(test_unused_stride), cmocka_unit_test(test_million_keys), cmocka_unit_test(test_refused), cmocka_unit_test(test_unit_ends), cmocka_unit_test(test_drawn_ends),
     };

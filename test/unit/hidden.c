@@ -121,7 +121,7 @@ static void test_nan_in_place(void **state)
         for (int how = 0; how < 4; how++) {             /* 2 a mask, 3 a bias that hides as much */
             attn_desc d = { 0 };
             fill_tensors();
-            d.batch = 1, d.heads = HEADS, d.q_len = ROWS, d.kv_len = KEYS, d.head_dim = d.v_dim = DIM, d.threads = 1;
+            d.batch = 1, d.heads = HEADS, d.q_len = ROWS, d.kv_len = KEYS, d.head_dim = at % 2 ? DIM / 2 : DIM, d.v_dim = DIM, d.threads = 1;
             d.flags = how >= 2 ? 0 : ATTN_CAUSAL | (how ? ATTN_WINDOW_LEFT : 0), d.window_left = how == 1 ? 3 : 0;
             d.q.data = q, d.k.data = k, d.v.data = v;
             for (int64_t i = 0; i < ROWS * KEYS; i++) mask[i] = i % KEYS % 2 == i / KEYS % 2, bias[i] = mask[i] ? 0.5f : -INFINITY;
@@ -387,6 +387,34 @@ static void test_nan_few_rows(void **state)
         }
     }
 }
+/* A NaN that one of few rows sees, in the second block of keys, of which the others see later keys alone: what they have of the first block is
+ * relative to the largest score of each. More keys are in two splits, each looked at by itself. */
+static void test_nan_two_blocks(void **state)
+{
+    enum { ROWS = 4, AT = 1100 };
+    (void)state;
+    for (int how = 0; how < 4 * HEADS; how++) {
+        const int64_t keys = how % 4 < 2 ? 1500 : 2200;
+        attn_desc d = { 0 };
+        fill_tensors();
+        d.batch = 1, d.heads = HEADS, d.q_len = ROWS, d.kv_len = keys, d.head_dim = how % 2 ? D : 16, d.v_dim = D, d.threads = 1, d.q.data = q, d.k.data = k, d.v.data = v;
+        for (int64_t e = 1290 * HEADS * D; e < keys * HEADS * D; e++) k[e] *= 2;
+        for (int64_t i = 0; i < ROWS * keys; i++) {
+            const int64_t row = i / keys, j = i % keys;
+            mask[i] = row == 0 || j < 700 + 50 * row || j >= 1290 + row, bias[i] = mask[i] ? 0.25f : -INFINITY;
+        }
+        if (how % 2) by_bias(&d, keys);
+        else by_mask(&d, keys);
+        v[(AT * HEADS + how / 4) * D + 20] = NAN;
+        for (int b = 0; b < 2; b++) {
+            d.backend = b ? "flash" : "reference", d.o.data = o[b];
+            assert_ok(attn_forward(&d));
+        }
+        for (int64_t i = 0; i < ROWS * HEADS * D; i++)
+            if (o[0][i] != o[0][i] ? o[1][i] == o[1][i] : !(fabsf(o[1][i] - o[0][i]) <= 1e-5f))
+                fail_msg("%s, NaN of head %d: o[%d] is %g, not %g", how % 2 ? "bias" : "mask", how / 4, (int)i, (double)o[1][i], (double)o[0][i]);
+    }
+}
 /* Few rows beside a mask or a bias: what does not see a value, or a scale, that is not finite has the bits of a call with 0 there; and a query that is
  * no number spoils its own row alone. */
 static void test_nan_few_bits(void **state)
@@ -620,13 +648,15 @@ static void test_two_strides(void **state)
 {
     enum { KEYS = 90, ROWS = 20 };
     (void)state;
-    for (int n = 0; n < 8; n++) {
+    for (int n = 0; n < 16; n++) {
         attn_desc d = { 0 };
         fill_tensors();
         v[50 * HEADS * D + 7] = NAN;                /* head 0 */
         d.batch = 1, d.heads = HEADS, d.q_len = ROWS, d.kv_len = KEYS, d.head_dim = D, d.q.data = q, d.k.data = k, d.v.data = v;
         memset(mask, 1, sizeof mask);
         for (int64_t i = 0; i < ROWS * HEADS * KEYS; i++) bias[i] = i % KEYS == 50 && i / KEYS % 3 ? -INFINITY : 1;
+        for (int64_t i = 0; i < ROWS * HEADS * KEYS && n & 8; i++)  /* of each row and head other first keys; most of row 0 */
+            if (i % KEYS < 2 * (ROWS - i / KEYS % ROWS) + 3 * (i / KEYS / ROWS)) bias[i] = -INFINITY;
         for (int64_t i = 0; i < ROWS * KEYS; i += KEYS) mask[i + 50] = i / KEYS % 4 != 0;
         d.mask.data = mask, d.mask.dtype = ATTN_BOOL, d.mask.stride[0] = d.mask.stride[1] = ATTN_BROADCAST, d.mask.stride[2] = n & 1 ? ATTN_BROADCAST : KEYS;
         if (n & 1) mask[50] = 1;
@@ -759,6 +789,6 @@ static void test_nan_before_masks(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = { cmocka_unit_test(test_nan_before_masks), cmocka_unit_test(test_shapes), cmocka_unit_test(test_nan), cmocka_unit_test(test_nan_in_place), cmocka_unit_test(test_nan_wide), cmocka_unit_test(test_nan_gradients), cmocka_unit_test(test_nan_dout), cmocka_unit_test(test_nan_bf16), cmocka_unit_test(test_nan_stretches), cmocka_unit_test(test_nan_few_rows), cmocka_unit_test(test_nan_few_bits), cmocka_unit_test(test_nan_bias), cmocka_unit_test(test_bias_scale), cmocka_unit_test(test_large_bias_scale), cmocka_unit_test(test_infinite_bias_scale), cmocka_unit_test(test_bias_scale_spoils), cmocka_unit_test(test_small_bias_scale), cmocka_unit_test(test_two_strides), cmocka_unit_test(test_rounded) };
+    const struct CMUnitTest tests[] = { cmocka_unit_test(test_nan_before_masks), cmocka_unit_test(test_shapes), cmocka_unit_test(test_nan), cmocka_unit_test(test_nan_in_place), cmocka_unit_test(test_nan_wide), cmocka_unit_test(test_nan_gradients), cmocka_unit_test(test_nan_dout), cmocka_unit_test(test_nan_bf16), cmocka_unit_test(test_nan_stretches), cmocka_unit_test(test_nan_few_rows), cmocka_unit_test(test_nan_two_blocks), cmocka_unit_test(test_nan_few_bits), cmocka_unit_test(test_nan_bias), cmocka_unit_test(test_bias_scale), cmocka_unit_test(test_large_bias_scale), cmocka_unit_test(test_infinite_bias_scale), cmocka_unit_test(test_bias_scale_spoils), cmocka_unit_test(test_small_bias_scale), cmocka_unit_test(test_two_strides), cmocka_unit_test(test_rounded) };
     return cmocka_run_group_tests_name("hidden", tests, NULL, NULL);
 }

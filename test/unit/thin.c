@@ -267,7 +267,7 @@ static void test_gangs(void **state)
 /* What lies in the padding of q, and how much of it there is, changes no bit: products of codes that might overflow are scaled first. */
 static void test_padding_of_q(void **state)
 {
-    enum { KEYS = 200, DIM = 64, MOST = 10 };
+    enum { KEYS = 1300, DIM = 128, MOST = 10 };          /* more keys than a block has, of rows fewer or more than a tile has */
     static const struct { int64_t used, most; float padding; int64_t large; } rows[] = {
         { 3, 4, 1e30f, -1 }, { 3, 4, INFINITY, -1 }, { 3, 9, 0, 2 }, { 8, 10, 0, 4 }, { 8, 10, 1, 0 }, { 1, 2, -1e35f, -1 } };
     static float q[MOST * DIM], scale[KEYS], o[2][MOST * DIM], lse[2][MOST];
@@ -290,6 +290,33 @@ static void test_padding_of_q(void **state)
         assert_ok(attn_forward(&d));
         if (memcmp(o[0], o[1], (size_t)(used * DIM) * sizeof **o) || memcmp(lse[0], lse[1], (size_t)used * sizeof **lse))
             fail_msg("%lld rows of %lld, padding %g: other bits than without padding", (long long)used, (long long)rows[n / 2].most, (double)rows[n / 2].padding);
+    }
+}
+/* One number of q that is large, in any row and dim, also behind those of v: products of codes with it might overflow. Fewer or more dims of v than of q
+ * and k. */
+static void test_large_q(void **state)
+{
+    enum { KEYS = 150, DIM = 48, V_DIM = 80, ROWS = 5 };
+    static float q[ROWS * DIM], k_scale[KEYS], v_scale[KEYS], o[2][ROWS * V_DIM], lse[2][ROWS];
+    static uint8_t kv[2][KEYS * V_DIM];
+    (void)state;
+    for (int64_t n = 0; n < 2 * ROWS * 3; n++) {
+        const int64_t row = n / 2 % ROWS, at = n / 2 / ROWS * (DIM / 2 - 1);    /* dims 0, 23, 46 */
+        uint64_t r = (uint64_t)n;
+        attn_desc d = { 0 };
+        for (int64_t i = 0; i < ROWS * DIM; i++) q[i] = (float)random_normal(&r);
+        q[row * DIM + at] = 0x1p122f;
+        for (int64_t i = 0; i < KEYS; i++) k_scale[i] = 0x1p-124f * (float)(0.5 + random_unit(&r)), v_scale[i] = (float)(0.01 + 0.01 * random_unit(&r));
+        for (int64_t i = 0; i < 2 * COUNT(kv[0]); i++) kv[i % 2][i / 2] = (uint8_t)(random_unit(&r) * 256);
+        d.batch = 1, d.heads = ROWS, d.kv_heads = d.q_len = 1, d.kv_len = KEYS, d.head_dim = DIM, d.v_dim = n % 2 ? V_DIM : 16, d.threads = 1;
+        d.q.data = q, d.k.data = kv[0], d.v.data = kv[1], d.k.dtype = d.v.dtype = ATTN_INT8, d.k.scale = k_scale, d.v.scale = v_scale;
+        for (int b = 0; b < 2; b++) {
+            d.backend = b ? "flash" : "reference", d.o.data = o[b], d.lse = lse[b];
+            assert_ok(attn_forward(&d));
+        }
+        for (int64_t i = 0; i < ROWS * d.v_dim; i++)
+            if (!(fabsf(o[1][i] - o[0][i]) <= 1e-4f)) fail_msg("%lld of row %lld, v_dim %d: o[%d] is %g, not %g", (long long)at, (long long)row, (int)d.v_dim, (int)i, (double)o[1][i], (double)o[0][i]);
+        for (int64_t i = 0; i < ROWS; i++) assert_true(fabsf(lse[1][i] - lse[0][i]) <= 1e-5f * (1 + fabsf(lse[0][i])));
     }
 }
 /* Of kv heads that are read together each has scales of its own size, with q to match: whether they go to the products is asked head by head. */
@@ -330,7 +357,7 @@ static void test_scales_of_heads(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = { cmocka_unit_test(test_types), cmocka_unit_test(test_pages), cmocka_unit_test(test_windows), cmocka_unit_test(test_scales), cmocka_unit_test(test_odd_scale),
-                                       cmocka_unit_test(test_infinite_scale), cmocka_unit_test(test_gangs), cmocka_unit_test(test_padding_of_q),
+                                       cmocka_unit_test(test_infinite_scale), cmocka_unit_test(test_gangs), cmocka_unit_test(test_padding_of_q), cmocka_unit_test(test_large_q),
                                        cmocka_unit_test(test_scales_of_heads) };
     return cmocka_run_group_tests_name("thin", tests, NULL, NULL);
 }

@@ -705,6 +705,34 @@ static void test_left_out(void **state)
     free(memory);
 }
 
+/* A sequence of few rows, whose keys are split, beside one of many, of which keys may be left out: it has the bits that it has alone. */
+static void test_few_beside_many(void **state)
+{
+    enum { ROWS = 600, FEW = 220, KEYS = 4096, DIM = 64 };
+    static const int32_t used[2] = { ROWS, FEW };
+    static float q[2 * ROWS * DIM], k[KEYS * DIM], v[KEYS * DIM], o[2][2 * ROWS * DIM], cert[2][2 * ROWS];
+    attn_statistics told;
+    uint64_t r = 5;
+    (void)state;
+    for (int64_t i = 0; i < COUNT(q); i++) q[i] = 1;
+    for (int64_t i = 0; i < KEYS * DIM; i++) {
+        const float x = (float)random_gauss(&r);
+        k[i] = i / DIM / 128 == 5 ? 2 : -1 + x / 16, v[i] = x;
+    }
+    for (int alone = 0; alone < 2; alone++) {
+        attn_desc d = make(2 - alone, alone ? FEW : ROWS, KEYS);
+        d.heads = d.kv_heads = 1, d.head_dim = DIM, d.q.data = q, d.k.data = k, d.v.data = v, d.threads = 1, d.backend = "adaptive", d.tolerance = 0.01f;
+        for (int a = 0; a < 3; a++) d.k.stride[a] = d.v.stride[a] = a == 0 ? ATTN_BROADCAST : DIM;
+        if (!alone) d.seq.used_q = used;
+        d.o.data = o[alone], d.cert = cert[alone], d.statistics = &told;
+        if (no_products(&d)) skip();
+        assert_ok(attn_forward(&d));
+        if (!alone && !strncmp(attn_isa(), "avx", 3)) assert_true(told.tiles_skipped > 0);
+    }
+    assert_memory_equal(o[0] + ROWS * DIM, o[1], FEW * DIM * sizeof **o);
+    assert_memory_equal(cert[0] + ROWS, cert[1], FEW * sizeof **cert);
+}
+
 /* What is told of lse is of one that was asked for: where keys are left out, and where all are computed from codes. */
 /* Errors of two units that differ by less than what they are rounded up by: the larger is told, whoever comes first. */
 static void test_close_errors(void **state)
@@ -1190,7 +1218,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_mixed_tolerance), cmocka_unit_test(test_sampled), cmocka_unit_test(test_sampled_seen), cmocka_unit_test(test_sampled_redone), cmocka_unit_test(test_redone_bits), cmocka_unit_test(test_redone_many_keys), cmocka_unit_test(test_long_keys), cmocka_unit_test(test_decode_redone_bits), cmocka_unit_test(test_decode_hopeless), cmocka_unit_test(test_worst_key), cmocka_unit_test(test_first_of_chunk),
         cmocka_unit_test(test_worst_keys), cmocka_unit_test(test_columns), cmocka_unit_test(test_hopeless), cmocka_unit_test(test_every_second), cmocka_unit_test(test_without_codes), cmocka_unit_test(test_long_first), cmocka_unit_test(test_sampled_splits), cmocka_unit_test(test_sampled_share), cmocka_unit_test(test_group_units),
-        cmocka_unit_test(test_told_by_threads), cmocka_unit_test(test_told_by_many_threads), cmocka_unit_test(test_left_out), cmocka_unit_test(test_close_errors), cmocka_unit_test(test_within_f16), cmocka_unit_test(test_lse_error), cmocka_unit_test(test_lse_many_keys), cmocka_unit_test(test_absolute_units), cmocka_unit_test(test_padded_units),
+        cmocka_unit_test(test_told_by_threads), cmocka_unit_test(test_told_by_many_threads), cmocka_unit_test(test_left_out), cmocka_unit_test(test_few_beside_many), cmocka_unit_test(test_close_errors), cmocka_unit_test(test_within_f16), cmocka_unit_test(test_lse_error), cmocka_unit_test(test_lse_many_keys), cmocka_unit_test(test_absolute_units), cmocka_unit_test(test_padded_units),
         cmocka_unit_test(test_sampled_far), cmocka_unit_test(test_nothing_seen), cmocka_unit_test(test_rising), cmocka_unit_test(test_small_queries),
         cmocka_unit_test(test_wide_declined), cmocka_unit_test(test_sink_declined), cmocka_unit_test(test_told_of_window), cmocka_unit_test(test_million_keys), cmocka_unit_test(test_host_flushes), cmocka_unit_test(test_why_f64),
         cmocka_unit_test(test_after_another), cmocka_unit_test(test_even_units), cmocka_unit_test(test_decode_workspace), cmocka_unit_test(test_decode_told), cmocka_unit_test(test_decode_told_by_threads),
