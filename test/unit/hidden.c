@@ -49,7 +49,7 @@ static void same(const attn_desc *d, const char *what, const char *name)
 static void check_shape(int64_t q_len, int64_t kv, int which, int how, uint32_t flags)
 {
     attn_desc d = { 0 };
-    d.batch = 1, d.heads = HEADS, d.q_len = q_len, d.kv_len = kv, d.head_dim = D, d.threads = 1, d.flags = flags;
+    d.batch = 1, d.heads = HEADS, d.q_len = q_len, d.kv_len = kv, d.head_dim = (which + how) % 2 ? D : 16, d.v_dim = D, d.threads = 1, d.flags = flags;
     d.q.data = q, d.k.data = k, d.v.data = v;
     for (int64_t i = 0; i < q_len; i++)
         for (int64_t j = 0; j < kv; j++) {
@@ -652,7 +652,7 @@ static void test_two_strides(void **state)
         attn_desc d = { 0 };
         fill_tensors();
         v[50 * HEADS * D + 7] = NAN;                /* head 0 */
-        d.batch = 1, d.heads = HEADS, d.q_len = ROWS, d.kv_len = KEYS, d.head_dim = D, d.q.data = q, d.k.data = k, d.v.data = v;
+        d.batch = 1, d.heads = HEADS, d.q_len = ROWS, d.kv_len = KEYS, d.head_dim = n & 8 ? 16 : D, d.v_dim = D, d.q.data = q, d.k.data = k, d.v.data = v;
         memset(mask, 1, sizeof mask);
         for (int64_t i = 0; i < ROWS * HEADS * KEYS; i++) bias[i] = i % KEYS == 50 && i / KEYS % 3 ? -INFINITY : 1;
         for (int64_t i = 0; i < ROWS * HEADS * KEYS && n & 8; i++)  /* of each row and head other first keys; most of row 0 */

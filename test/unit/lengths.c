@@ -353,13 +353,35 @@ static void test_not_added(void **state)
     }
 }
 
+/* Splits of which no row sees a key, by a window the first, by an offset the later ones; values of more dims than keys. Whatever was in the memory
+ * before is not joined. */
+static void test_unseen_splits(void **state)
+{
+    enum { KEYS = 2500, DIM = 8, V_DIM = 40, ROWS = 60 };
+    static float o[2][ROWS * H * V_DIM], lse[2][ROWS * H];
+    (void)state;
+    for (int n = 0; n < 8; n++) {
+        attn_desc d = make(1, n & 1 ? ROWS : 2, KEYS);
+        d.head_dim = DIM, d.v_dim = V_DIM, d.flags = n & 2 ? ATTN_CAUSAL | ATTN_OFFSET : ATTN_CAUSAL | ATTN_WINDOW_LEFT;
+        if (n & 2) d.offset = 70;
+        else d.window_left = 100;
+        d.threads = n & 4 ? 3 : 1;
+        for (int b = 0; b < 2; b++) {
+            d.backend = b ? "flash" : "reference", d.o.data = o[b], d.lse = lse[b];
+            assert_ok(attn_forward(&d));
+        }
+        same(o[1], o[0], d.q_len * H * V_DIM, 1e-5, d.backend, "o");
+        same(lse[1], lse[0], d.q_len * H, 1e-5, d.backend, "lse");
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_not_added), cmocka_unit_test(test_dropped_window), cmocka_unit_test(test_split_bits), cmocka_unit_test(test_added_splits),
         cmocka_unit_test(test_largest), cmocka_unit_test(test_long_dims), cmocka_unit_test(test_long_dims_of_few),
         cmocka_unit_test(test_equal_products),
-        cmocka_unit_test(test_longest), cmocka_unit_test(test_splits), cmocka_unit_test(test_few_rows_used), cmocka_unit_test(test_two_splits), cmocka_unit_test(test_gang), cmocka_unit_test(test_first_key),
+        cmocka_unit_test(test_longest), cmocka_unit_test(test_splits), cmocka_unit_test(test_unseen_splits), cmocka_unit_test(test_few_rows_used), cmocka_unit_test(test_two_splits), cmocka_unit_test(test_gang), cmocka_unit_test(test_first_key),
     };
     fill_all();
     return cmocka_run_group_tests_name("lengths", tests, NULL, NULL);
