@@ -353,6 +353,28 @@ static void test_not_added(void **state)
     }
 }
 
+/* First keys of packed sequences: columns of a bias and of a mask are counted from where the sequence begins. */
+static void test_packed_first_key(void **state)
+{
+    enum { Q = 6, KEYS = 90, TOTAL_Q = 10, TOTAL_K = 150 };
+    static const int32_t cu_q[] = { 0, Q, TOTAL_Q }, cu_k[] = { 0, KEYS, TOTAL_K }, start_k[] = { 3, 17 };
+    static const char *const names[] = { "reference", "flash", "standard" };
+    static unsigned char mask[2 * Q * KEYS];
+    static float o[3][TOTAL_Q * H * D], lse[3][TOTAL_Q * H];
+    (void)state;
+    for (int64_t i = 0; i < COUNT(mask); i++) mask[i] = i * 7919 % 5 > 0;
+    for (int n = 0; n < 4; n++)
+        for (int b = 0; b < 3; b++) {
+            attn_desc d = make(2, 0, 0);
+            d.seq.cu_q = cu_q, d.seq.cu_k = cu_k, d.seq.total_q = TOTAL_Q, d.seq.total_k = TOTAL_K, d.seq.start_k = start_k;
+            if (n & 1) d.bias.data = bias;
+            if (n & 2) d.mask.data = mask, d.mask.dtype = ATTN_BOOL, d.mask.stride[0] = Q * KEYS, d.mask.stride[1] = ATTN_BROADCAST, d.mask.stride[2] = KEYS;
+            d.backend = names[b], d.o.data = o[b], d.lse = lse[b];
+            assert_ok(attn_forward(&d));
+            same(o[b], o[0], COUNT(o[0]), 1e-5, d.backend, "o");
+            same(lse[b], lse[0], COUNT(lse[0]), 1e-5, d.backend, "lse");
+        }
+}
 /* Splits of which no row sees a key, by a window the first, by an offset the later ones; values of more dims than keys. Whatever was in the memory
  * before is not joined. */
 static void test_unseen_splits(void **state)
@@ -381,7 +403,7 @@ int main(void)
         cmocka_unit_test(test_not_added), cmocka_unit_test(test_dropped_window), cmocka_unit_test(test_split_bits), cmocka_unit_test(test_added_splits),
         cmocka_unit_test(test_largest), cmocka_unit_test(test_long_dims), cmocka_unit_test(test_long_dims_of_few),
         cmocka_unit_test(test_equal_products),
-        cmocka_unit_test(test_longest), cmocka_unit_test(test_splits), cmocka_unit_test(test_unseen_splits), cmocka_unit_test(test_few_rows_used), cmocka_unit_test(test_two_splits), cmocka_unit_test(test_gang), cmocka_unit_test(test_first_key),
+        cmocka_unit_test(test_longest), cmocka_unit_test(test_splits), cmocka_unit_test(test_unseen_splits), cmocka_unit_test(test_packed_first_key), cmocka_unit_test(test_few_rows_used), cmocka_unit_test(test_two_splits), cmocka_unit_test(test_gang), cmocka_unit_test(test_first_key),
     };
     fill_all();
     return cmocka_run_group_tests_name("lengths", tests, NULL, NULL);
