@@ -139,9 +139,9 @@ static void test_append(void **unused)
     enum { PIECES = (AB * AROOM * AH * AD + HALF - 1) / HALF };
     static signed char k[3][PIECES * PIECE], v[3][PIECES * PIECE];
     static float fresh[AB * AN * AH * AD], ks[3][AB * AROOM * AH], vs[3][AB * AROOM * AH], table[2 * AROOM * 8];
-    static const int32_t used[AB] = { 3, 33 };
+    static const int32_t used[AB] = { 3, 33 }, start[AB] = { 2, 5 };
     (void)unused;
-    for (int rotary = 0; rotary < 2; rotary++) {
+    for (int rotary = 0; rotary < 3; rotary++) {              /* 2: positions count from the first key */
         for (int64_t i = 0; i < COUNT(fresh); i++) fresh[i] = (float)(random_normal(&state) * exp(4 * random_normal(&state)));
         for (int64_t i = 0; i < COUNT(table); i++) table[i] = (float)cos(0.37 * (double)i);
         for (int e = 0; e < AD; e++) fresh[e] = 0, fresh[AD + e] = 0x1p-130f * (float)e, fresh[2 * AD + e] = e == 7 ? INFINITY : 1;
@@ -153,6 +153,7 @@ static void test_append(void **unused)
             append_desc(&d, fresh, k[b], v[b], ks[b], vs[b], used);
             d.backend = b == 0 ? "reference" : b == 1 ? "flash" : "standard";
             if (rotary) d.append.rotary_cos = table, d.append.rotary_sin = table + AROOM * 8, d.append.rotary_dim = 16, d.append.rotary_rows = AROOM;
+            if (rotary == 2) d.seq.start_k = start;
             assert_ok(attn_forward(&d));
         }
         for (int b = 1; b < 3; b++) {
