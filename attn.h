@@ -571,8 +571,8 @@ typedef struct attn_plan {
     X(ERR_NEGATIVE_SIZE,      7, "batch, q_len, kv_len, heads, kv_heads, head_dim and v_dim must not be negative") \
     X(ERR_HEADS_ZERO,         8, "heads must be at least 1") \
     X(ERR_HEAD_DIM,           9, "head_dim must be at least 1") \
-    X(ERR_OVERFLOW,          10, "the extent of a tensor overflows 63 bits of bytes, 8 to an element") \
-    X(ERR_STRIDE_MIXED,      11, "some strides of a tensor are 0 and others are not: write ATTN_BROADCAST for a stride of 0") \
+    X(ERR_OVERFLOW,          10, "the extent of a tensor, or what a call keeps of it, overflows 63 bits of bytes, 8 to an element") \
+    X(ERR_STRIDE_MIXED,      11, "some strides of a tensor are 0 and others are not: three zeros alone stand for dense ones, ATTN_BROADCAST for a stride of 0") \
     X(ERR_STRIDE_NEGATIVE,   12, "an output, the bias of a dbias, or a cache appended to has a negative stride") \
     X(ERR_STRIDE_ALIAS,      13, "strides of an output overlap, or do not nest: each at least what the smaller ones reach") \
     X(ERR_LAYOUT,            14, "layout must be ATTN_BSHD or ATTN_BHSD") \
@@ -6108,11 +6108,12 @@ static int64_t attn__bwd_row(const attn__bwd *job, const attn__sequence_view *s,
            kv_head * job->group * s->q_rows;
 }
 
-/* Whether splits may write dbias: else, and with a softcap, whose slope is in dS, it is computed apart. */
+/* Whether splits may write dbias: else, and with a softcap, whose slope is in dS, it is computed apart.
+ * Without keys it has no element, and dense strides are 0. */
 static int attn__bwd_bias_own(const attn__bwd *job) {
     const attn_desc *d = job->d;
-    return job->g->dbias && !job->standard && !attn__capped(d) && d->bias.stride[2] &&
-           (d->bias.stride[1] || d->heads == 1);
+    return job->g->dbias && !job->standard && !attn__capped(d) &&
+           (d->kv_len == 0 || (d->bias.stride[2] && (d->bias.stride[1] || d->heads == 1)));
 }
 static void attn__bwd_shape(const attn_desc *d, const attn_grad *g, int standard, attn__bwd *job) {
     memset(job, 0, sizeof *job);
@@ -6149,7 +6150,7 @@ static void attn__bwd_shape(const attn_desc *d, const attn_grad *g, int standard
             own = attn__round_up(row * job->rows_most, ATTN__ALIGN),
             all = attn__round_up(row * job->rows, ATTN__ALIGN);
     const int fits = !standard && attn__size_mul(job->planned, own) <= all,
-              shared = d->batch > 1 && !d->bias.stride[0];
+              shared = d->batch > 1 && d->kv_len && !d->bias.stride[0];
     /* in turn, threads may wait for a third of the time: computed apart, dbias takes as long */
     job->in_turn = attn__bwd_bias_own(job) && shared && fits &&
                    2 * attn__round_up(d->kv_heads, job->planned) <= 3 * d->kv_heads;

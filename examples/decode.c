@@ -81,7 +81,8 @@ static void forward(const int *token, int n, int32_t used, float logits[VOCABULA
         d.q.data = q, d.append.k.data = k, d.append.v.data = v, d.o.data = o;
         must(attn_forward(&d));
         multiply(y[0], o[0], l->o[0], n, Q, WIDTH);
-        for (int i = 0; i < n * WIDTH; i++) x[0][i] += y[0][i];
+        for (int i = 0; i < n; i++)
+            for (int c = 0; c < WIDTH; c++) x[i][c] += y[i][c];
     }
     for (int t = 0; t < VOCABULARY; t++) {
         logits[t] = 0;

@@ -706,6 +706,32 @@ static void workspace_bounded(void)
         }
     }
 }
+/* nor that of gradients, from no key and no query on, whatever a dbias shares */
+static void backward_bounded(void)
+{
+    static const int64_t lengths[] = { 0, 1, 2, 63, 64, 300, 1000, 2500 };
+    static float data[1];
+    for (int n = 0; n < 2 * 2 * 3 * 2 * 8; n += SLOW ? 3 : 1) {
+        size_t last = 0;
+        for (int i = 0; i < COUNT(lengths); i++) {
+            attn_plan plan;
+            attn_desc d = make();
+            attn_grad g = { 0 };
+            d.batch = 3, d.heads = 4, d.kv_heads = 2, d.threads = 1 + n % 2 * 3, d.lse = data, d.backend = n / 2 % 2 ? "standard" : "flash";
+            d.q_len = n / 12 % 2 ? lengths[i] : lengths[n / 24], d.kv_len = n / 12 % 2 ? lengths[n / 24] : lengths[i];
+            d.bias.data = data, g.dbias = data;
+            if (n / 4 % 3) {
+                d.bias.stride[2] = d.kv_len + 1;
+                d.bias.stride[1] = n / 4 % 3 == 2 ? ATTN_BROADCAST : d.bias.stride[2] * d.q_len + 1;
+                d.bias.stride[0] = n / 4 % 3 == 1 ? ATTN_BROADCAST : 4 * (d.bias.stride[2] * d.q_len + 1);
+            }
+            const attn_status s = attn_query(&d, &g, &plan);
+            if (s) fail_msg("%s", attn_status_text(s));
+            if (plan.workspace_size < last) fail_msg("%s, %d queries, %d keys, case %d: %d bytes, %d before", d.backend, (int)d.q_len, (int)d.kv_len, n / 4 % 3, (int)plan.workspace_size, (int)last);
+            last = plan.workspace_size;
+        }
+    }
+}
 /* nor does it on other processors; and it is the same from inside a task */
 static void test_workspace(void **state)
 {
@@ -718,6 +744,7 @@ static void test_workspace(void **state)
     for (int64_t l2 = 256 << 10; l2 <= 2 << 20; l2 *= 8) {
         unit_l2(l2);
         workspace_bounded();
+        backward_bounded();
     }
     unit_l2(0);
 }
