@@ -199,9 +199,37 @@ static void two_devices(void) {
         hip_must(hipGetDevice(&now), "hipGetDevice");
         CHECK(now == own, "a call on device %d leaves a thread of device %d on %d", named, own, now);
     }
+    /* what is kept for later calls is one device's; giving it back leaves a thread on its own */
+    for (int times = 0; times < 2; times++) {
+        int64_t alive[3];
+        attn_shutdown();
+        for (int n = 0; n < 3; n++) {
+            hip_memory_device = p.d.device = c.d.device = n % 2;
+            hip_must(hipSetDevice(n % 2), "hipSetDevice");
+            if (times) CHECK(!attn_hip_last_times(NULL, NULL, NULL), "times are asked for");
+            CHECK(!attn_forward(times ? &p.d : &c.d), "%s", c.message);
+            hip_must(hipStreamSynchronize(p.stream), "hipStreamSynchronize");
+            alive[n] = hip_alive;
+        }
+        CHECK(alive[1] > alive[0] && alive[2] == alive[1], "%lld, %lld, %lld streams, events and buffers: those of another device are taken", (long long)alive[0], (long long)alive[1], (long long)alive[2]);
+        for (int own = 0; own < 2; own++) {
+            int now = -1;
+            c.d.device = 1 - own;
+            hip_must(hipSetDevice(own), "hipSetDevice");
+            CHECK(!attn_forward(&c.d), "%s", c.message);
+            attn_shutdown();
+            hip_must(hipGetDevice(&now), "hipGetDevice");
+            CHECK(now == own, "attn_shutdown leaves a thread of device %d on %d", own, now);
+        }
+    }
     attn_plan plan;
+    hip_fail_error = hipErrorInvalidDevice, hip_fail_function = "hipGetDevice";          /* one that is gone */
+    c.d.device = 0;
+    attn_status s = attn_forward(&c.d);
+    CHECK(s == ATTN_ERR_NO_DEVICE, "no such device any more: %s", attn_status_name(s));
+    hip_fail_function = "";
     p.d.device = 2;
-    attn_status s = attn_forward(&p.d);
+    s = attn_forward(&p.d);
     CHECK(s == ATTN_ERR_NO_DEVICE, "device 2 of two: %s", attn_status_name(s));
     p.d.device = 3;
     s = attn_query(&p.d, NULL, &plan);
@@ -367,6 +395,26 @@ static void nothing_suspect_is_kept(void) {
     agrees(&c, "without times");
     hip_fail_function = "";
 }
+/* A call that wants larger buffers than are kept, and finds no memory: the next small one has buffers again. */
+static void grown_buffers(void) {
+    static const char *const calls[] = {"hipMalloc", "hipHostMalloc"};
+    proof_case small, large;
+    shape(&small, 1, 3, 5, 2, 2, 8, 0, ATTN_F32);
+    bind(&small);
+    shape(&large, 1, 90, 300, 4, 4, 64, 0, ATTN_F32);
+    bind(&large);
+    registered();
+    for (int n = 0; n < 2; n++) {
+        attn_shutdown();
+        agrees(&small, "small");
+        hip_fail_error = hipErrorOutOfMemory, hip_fail_function = calls[n];
+        refused(&large, &large.d, ATTN_ERR_GPU_MEMORY, calls[n]);
+        hip_fail_function = "";
+        agrees(&small, "small, after a call without memory");
+        agrees(&large, "large, after it");
+    }
+    proof_free(&small), proof_free(&large);
+}
 static void nothing_leaks(void) {
     static const int32_t dtype[] = {ATTN_F32, ATTN_F16, ATTN_BF16};
     registered();
@@ -444,10 +492,18 @@ static void the_times(void) {
     size_t bytes = 0;
     loaded(&c, ATTN_F16);
     registered();
+    const int64_t alive = hip_alive;
     CHECK(!proof_call(&c, 0), "%s", c.message);
     CHECK(!attn_hip_last_times(&kernel, &total, &bytes), "no times");
     CHECK(kernel > 0 && total >= kernel && bytes > 0, "kernel %g s, total %g s, %zu bytes", kernel, total, bytes);
     CHECK(!attn_hip_last_times(NULL, NULL, NULL), "NULL");
+    for (int again = 0; again < 8; again++) {            /* those of the last call alone */
+        size_t then = 0;
+        proof_reset(&c);
+        CHECK(!proof_call(&c, 0), "%s", c.message);
+        CHECK(!attn_hip_last_times(&kernel, &total, &then), "no times");
+        CHECK(kernel > 0 && total >= kernel && then == bytes, "call %d: kernel %g s, total %g s, %zu bytes, not %zu", again, kernel, total, then, bytes);
+    }
     for (int own = 0; own < 2; own++) {                  /* tensors on the device: the workspace, whose it may be */
         hip_place p;
         attn_plan plan;
@@ -457,10 +513,14 @@ static void the_times(void) {
         CHECK(!attn_query(&p.d, NULL, &plan) && plan.workspace_size > 0, "%zu bytes of workspace", plan.workspace_size);
         CHECK(!attn_forward(&p.d) && !attn_hip_last_times(&kernel, &total, &bytes), "%s", c.message);
         CHECK(bytes == plan.workspace_size, "%zu bytes, of %zu", bytes, plan.workspace_size);
+        double later = -1;
+        CHECK(!attn_hip_last_times(NULL, &later, NULL) && later == total, "asked again, the call took %g s, not %g", later, total);
         hip_place_fetch(&c, &p);
         hip_place_free(&c, &p);
         proof_free(&c);
     }
+    attn_shutdown();
+    CHECK(hip_alive == alive, "%lld blocks, streams and events alive after attn_shutdown", (long long)(hip_alive - alive));
 }
 
 /* ---------------------------------------------------------------------------------------------------- threads */
@@ -1095,6 +1155,44 @@ static void no_query(void) {
     proof_free(&c);
 }
 /* Every type of o beside every type of q, k and v, where all rows are aligned and where none is. */
+/* More sequences than a launch has, with parts, laid out, appended to, and their gradients: what no launch holds would be refused. */
+static void many_sequences(void) {
+    static const int32_t types[][2] = {{ATTN_F32, ATTN_F32}, {ATTN_F16, ATTN_F16}, {ATTN_F16, ATTN_INT8}, {ATTN_BF16, ATTN_F32}};
+    static const int64_t batch[] = {1500, 5000, 70000}, rows[] = {1, 40, 100};
+    const size_t apart = (size_t)1 << 44;
+    void *block;
+    char why[200] = "";
+    registered();
+    hip_must(hipMalloc(&block, 64), "hipMalloc");
+    for (int n = 0; n < 3 * 3 * 4 * 3; n++) {
+        const int way = n / 36;                          /* a forward, with an append, a backward */
+        const int32_t *type = types[n / 9 % 4];
+        attn_desc d;
+        attn_grad g;
+        attn_plan plan;
+        memset(&d, 0, sizeof d), memset(&g, 0, sizeof g);
+        if (way == 2 && type[0] != type[1]) continue;
+        d.batch = batch[n % 3], d.heads = d.kv_heads = 1, d.q_len = rows[n / 3 % 3], d.kv_len = way == 2 ? 64 : 1 << 16, d.head_dim = 8;
+        d.flags = ATTN_DEVICE, d.backend = "hip", d.message = why, d.message_size = sizeof why;
+        attn_in *in[] = {&d.q, &d.k, &d.v, &g.dout, &d.append.k, &d.append.v};
+        attn_out *out[] = {&d.o, &g.dq, &g.dk, &g.dv};
+        for (int t = 0; t < 6; t++) in[t]->dtype = type[t == 1 || t == 2], in[t]->data = (const void *)(apart * (size_t)(t + 1));
+        for (int t = 0; t < 4; t++) out[t]->dtype = type[0], out[t]->data = (void *)(apart * (size_t)(t + 7));
+        if (type[1] == ATTN_INT8) d.k.scale = (const float *)(apart * 11), d.v.scale = (const float *)(apart * 12);
+        d.lse = way == 2 ? (float *)(apart * 13) : NULL;
+        if (way == 1) {
+            d.seq.used_k = (const int32_t *)(apart * 14), d.append.len = 2;
+            d.append.k_cache = (void *)(uintptr_t)d.k.data, d.append.v_cache = (void *)(uintptr_t)d.v.data;
+            d.append.k_scale = (float *)(uintptr_t)d.k.scale, d.append.v_scale = (float *)(uintptr_t)d.v.scale;
+        } else memset(&d.append, 0, sizeof d.append);
+        CHECK(!attn_query(&d, way == 2 ? &g : NULL, &plan), "%d: %s", n, plan.why);
+        d.workspace = (void *)(apart * 15), d.workspace_size = plan.workspace_size;
+        hip_dry = block;
+        CHECK(!(way == 2 ? attn_backward(&d, &g) : attn_forward(&d)), "%d, %s, %lld sequences: %s", n, plan.kernel, (long long)d.batch, why);
+        hip_dry = NULL;
+    }
+    hip_must(hipFree(block), "hipFree");
+}
 static void output_types(void) {
     static const int32_t dtype[] = {ATTN_F16, ATTN_BF16, ATTN_F32}, out[] = {ATTN_F32, ATTN_F16, ATTN_BF16, ATTN_F64};
     registered();
@@ -1173,16 +1271,21 @@ static void appending(proof_case *c, int where, const int32_t type[3], int rotar
 static void as_many_as_may_be(void) {
     const int64_t most = ((int64_t)1 << 31) - 65536;
     registered();
-    for (int n = 0; n < 8; n++) {
+    for (int n = 0; n < 14; n++) {
         static const int32_t type[3] = {ATTN_F16, ATTN_F16, ATTN_F32};
         proof_case c;
         hip_place p;
         attn_plan plan;
         appending(&c, IN_ROWS, type, 0);
         hip_place_make(&c, &p, 0);                       /* lengths in device memory: nobody reads them here */
-        if (n / 2 < 3) memset(&p.d.append, 0, sizeof p.d.append), memset(&p.d.seq, 0, sizeof p.d.seq);
+        const int32_t *const ends = p.d.append.cu;
+        const int of = n / 2;
+        if (of < 3 || of > 4) memset(&p.d.append, 0, sizeof p.d.append), memset(&p.d.seq, 0, sizeof p.d.seq);
         attn_desc d = p.d;
-        *(n / 2 == 0 ? &d.q_len : n / 2 == 1 ? &d.kv_len : n / 2 == 2 ? &d.batch : &d.append.total) = most + n % 2;
+        if (of == 4) d.append.cu = NULL, d.append.total = 0;/* else it is at most append.total */
+        if (of == 5) d.seq.cu_q = ends;
+        if (of == 6) d.seq.cu_k = ends;
+        *(int64_t *[]){&d.q_len, &d.kv_len, &d.batch, &d.append.total, &d.append.len, &d.seq.total_q, &d.seq.total_k}[of] = most + n % 2;
         const attn_status status = attn_query(&d, NULL, &plan);
         const int threads = n == 0 && strstr(plan.why, "threads");       /* more than one of them a row: launches_end_below_2_32 */
         CHECK(status == (n % 2 || threads ? ATTN_ERR_DECLINED : ATTN_OK), "%d: %s: %s", n, attn_status_text(status), c.message);
@@ -1432,6 +1535,36 @@ static void unaligned_bits(void) {
     }
 }
 /* A stride along an axis of one is never stepped: any number may stand there. */
+/* Many short sequences with every array of lengths there is, in one piece. */
+static void all_lengths(void) {
+    enum { B = 61 };
+    registered();
+    for (int n = 0; n < 4; n++) {
+        proof_case c;
+        hip_place p;
+        proof_answer a;
+        shape(&c, B, 2, 4, 2, 1, 8, 0, n % 2 ? ATTN_F32 : ATTN_BF16);
+        attn_desc *d = &c.d;
+        int32_t *cu_q = proof_ints(&c, B + 1), *cu_k = proof_ints(&c, B + 1), *used_q = proof_ints(&c, B), *used_k = proof_ints(&c, B), *start_k = proof_ints(&c, B);
+        cu_q[0] = cu_k[0] = 0;
+        for (int b = 0; b < B; b++) {
+            cu_q[b + 1] = cu_q[b] + b % 3, cu_k[b + 1] = cu_k[b] + (b + 1) % 5;
+            used_q[b] = b % 4 ? b % 3 : 0, used_k[b] = b % 7 ? (b + 1) % 5 : (b + 1) % 5 / 2, start_k[b] = used_k[b] / 2;
+        }
+        d->seq.cu_q = cu_q, d->seq.cu_k = cu_k, d->seq.used_q = used_q, d->seq.used_k = used_k, d->seq.start_k = start_k;
+        d->seq.total_q = cu_q[B], d->seq.total_k = cu_k[B], d->flags = n > 1 ? ATTN_CAUSAL : 0;
+        bind(&c);
+        agrees(&c, "host");
+        CHECK(!proof_solve(&c, &a), "the reference");
+        d->backend = "hip";
+        hip_place_make(&c, &p, HIP_SEQ_HOST | (n % 2 ? HIP_WORKSPACE : 0));
+        CHECK(!attn_forward(&p.d), "%s", c.message);
+        hip_place_fetch(&c, &p);
+        const char *wrong = proof_check(&c, &a, hip_p_unit(&p.d));
+        CHECK(!wrong, "device: %s", wrong);
+        hip_place_free(&c, &p), proof_answer_free(&a), proof_free(&c);
+    }
+}
 static void odd_strides_of_one(void) {
     static const int32_t dtype[] = {ATTN_F16, ATTN_BF16, ATTN_F32};
     static const int64_t odd[] = {-((int64_t)1 << 28), (int64_t)1 << 28, -((int64_t)1 << 40), ((int64_t)1 << 40) + 1, -7};
@@ -2580,7 +2713,55 @@ static void cache_pointers(void) {
     }
     d->k.scale = d->append.k_scale = host;
     refused(&c, d, ATTN_ERR_GPU_POINTER, "k.scale");
+    CHECK(strstr(c.message, "k.scale"), "the message does not name k.scale: '%s'", c.message);
     hip_place_free(&c, &p);
+    hip_place_make(&c, &p, 0);
+    d->v.scale = d->append.v_scale = host;
+    refused(&c, d, ATTN_ERR_GPU_POINTER, "v.scale");
+    CHECK(strstr(c.message, "v.scale"), "the message does not name v.scale: '%s'", c.message);
+    hip_place_free(&c, &p);
+}
+/* Of no sequence, and of no new token: nobody reads or writes there either, wherever it is. */
+static void pointers_of_nothing(void) {
+    static const int32_t type[3] = {ATTN_F16, ATTN_INT8, ATTN_F32}, nobody[4];
+    static float host[64];
+    registered();
+    for (int n = 0; n < 5; n++) {
+        const int appends = n > 0, rotary = n > 2;
+        proof_case c;
+        hip_place p;
+        proof_answer a;
+        if (appends) appending(&c, IN_ROWS, type, rotary);
+        else loaded(&c, ATTN_F16);
+        if (appends) {                                   /* with append.cu, then without one */
+            c.d.append.total = 0;
+            if (n % 2) memcpy((void *)(uintptr_t)c.d.append.cu, nobody, sizeof nobody);
+            else c.d.append.cu = NULL, c.d.append.len = 0;
+            proof_freeze(&c);
+        }
+        if (appends) CHECK(!proof_solve(&c, &a), "%d: the reference", n);
+        proof_reset(&c);
+        hip_place_make(&c, &p, n > 1 ? HIP_STREAM : HIP_WORKSPACE);
+        attn_desc *d = &p.d;
+        if (appends) d->append.k.data = d->append.v.data = host;
+        else d->batch = 0, d->q.data = d->k.data = d->v.data = d->bias.data = d->mask.data = d->o.data = d->lse = host;
+        CHECK(!attn_forward(d), "device, %d: %s", n, c.message);
+        if (appends) {                                   /* rows and caches as they are without an append */
+            hip_place_fetch(&c, &p);
+            CHECK(proof_untouched(&c, PROOF_CACHE), "%d: the cache is written", n);
+            c.d.backend = "hip";
+            const char *wrong = proof_check(&c, &a, hip_p_unit(&c.d));
+            CHECK(!wrong, "device, %d: %s", n, wrong);
+            proof_reset(&c);
+            c.d.append.k.data = c.d.append.v.data = p.d.lse;     /* which is the device's */
+            CHECK(!attn_forward(&c.d), "host, %d: %s", n, c.message);
+            wrong = proof_check(&c, &a, hip_p_unit(&c.d));
+            CHECK(!wrong, "host, %d: %s", n, wrong);
+            proof_answer_free(&a);
+        }
+        hip_place_free(&c, &p);
+        proof_free(&c);
+    }
 }
 static void failing_append(int device) {
     static const int32_t type[3] = {ATTN_INT8, ATTN_F16, ATTN_F32};
@@ -2776,6 +2957,15 @@ static void merge_refused(void) {
     m.lse_device[2] = m.lse[2];
     CHECK(merge_there(&m, MERGE_MOST) == ATTN_ERR_GPU_POINTER && strstr(message, "lse of a part"), "an lse in host memory: '%s'", message);
     m.lse_device[2] = lse;
+    for (int n = 0; n < 3; n++) {                        /* nor may its own tensors be there */
+        static const char *const name[] = {"o is not", "lse is not", "sink is not"};
+        const attn_desc there = m.on_device;
+        if (n == 0) m.on_device.o.data = m.d.o.data;
+        else if (n == 1) m.on_device.lse = m.d.lse;
+        else m.on_device.sink = m.d.sink;
+        CHECK(merge_there(&m, 3) == ATTN_ERR_GPU_POINTER && strstr(message, name[n]), "%s the device's: '%s'", name[n], message);
+        m.on_device = there;
+    }
     m.on_device.backend = "flash";
     CHECK(merge_there(&m, 3) == ATTN_ERR_DEVICE, "on a CPU backend: '%s'", message);
     m.on_device.backend = "hip";
@@ -2864,6 +3054,146 @@ static void agrees_both(proof_case *c, const char *what) {
     CHECK(!s, "%s: the reference: %s", what, attn_status_text(s));
     agrees_with(c, &a, what);
     proof_answer_free(&a);
+}
+/* Codes of more sequences than a launch has: rows and scales of k and v each with steps of their own, of one no step at all. */
+static void scales_apart(void) {
+    registered();
+    for (int n = 0; n < 16; n++) {
+        char what[48];
+        proof_case c;
+        shape(&c, 5, n % 3 == 2 ? 20 : 2, 150, 4, 2, 16, 8, n % 2 ? ATTN_BF16 : ATTN_F32);
+        attn_desc *d = &c.d;
+        d->k.dtype = d->v.dtype = n % 4 < 2 ? ATTN_INT8 : ATTN_FP8_E4M3, d->o.dtype = ATTN_F32;
+        const int of = n / 4;                            /* the scales of v, of k, the rows of both, no step in k's */
+        int64_t *step = of == 0 ? d->v.scale_stride : d->k.scale_stride, *all = of == 1 ? d->v.scale_stride : d->k.scale_stride;
+        step[2] = 1, step[1] = 3, step[0] = 150 * 3 + 7;
+        if (of == 3) d->k.stride[0] = ATTN_BROADCAST, d->k.stride[1] = 32, d->k.stride[2] = 16;
+        else if (of < 2) all[0] = ATTN_BROADCAST, all[1] = 2, all[2] = 1;
+        else {
+            d->v.scale_stride[0] = 2 * 150 + 11, d->v.scale_stride[1] = 1, d->v.scale_stride[2] = 155;
+            d->k.stride[0] = 150 * 2 * 16 + 48, d->k.stride[1] = 32, d->k.stride[2] = 16;
+            d->v.stride[0] = 150 * 2 * 8 + 16, d->v.stride[1] = 8, d->v.stride[2] = 150 * 8;
+        }
+        bind(&c);
+        snprintf(what, sizeof what, "way %d, q %d, k %d", of, d->q.dtype, d->k.dtype);
+        agrees_both(&c, what);
+        proof_free(&c);
+    }
+}
+/* Pages, or places in one, beyond what 32 bits count, of which the first few are there: as those alone. */
+static void pages_beyond_2_32(void) {
+    static const int32_t used_k[] = {300, 9};
+    const int64_t many = (int64_t)1 << 32;
+    registered();
+    for (int n = 0; n < 8; n++) {
+        proof_case c;
+        hip_place p;
+        const int places = n % 2, mixed = n / 2 % 2;     /* rows of q's type are laid out where few are not read as they lie */
+        shape(&c, 2, n < 4 ? 2 : 20, 300, 2, 1, 16, 0, ATTN_F32);
+        attn_desc *d = &c.d;
+        if (mixed) d->k.dtype = d->v.dtype = ATTN_BF16;
+        int32_t *table = proof_ints(&c, 2);
+        table[0] = 0, table[1] = 1;
+        d->seq.used_k = ints(&c, used_k, 2), d->seq.block_table = table, d->seq.max_pages = 1, d->seq.pages = 2, d->seq.page_size = 300;
+        for (int v = 0; v < 2; v++) {                    /* all pages alike, or all tokens: so they span little memory */
+            int64_t *step = v ? d->v.stride : d->k.stride;
+            step[0] = places ? 32 : ATTN_BROADCAST, step[1] = places ? ATTN_BROADCAST : 16, step[2] = 16;
+        }
+        bind(&c);
+        CHECK(!proof_call(&c, 0), "%s", c.message);
+        char *want = outputs(&c, outputs(&c, NULL)), *got = outputs(&c, NULL);
+        proof_reset(&c);
+        hip_place_make(&c, &p, 0);
+        *(places ? &p.d.seq.page_size : &p.d.seq.pages) = many;
+        CHECK(!attn_forward(&p.d), "%d: %s", n, c.message);
+        hip_place_fetch(&c, &p);
+        CHECK(!memcmp(outputs(&c, got), want, outputs_size(&c)), "%d: other bits than with few", n);
+        hip_place_free(&c, &p);
+        free(want), free(got), proof_free(&c);
+    }
+}
+/* Rows that sequences share, or tokens, beside lengths of their own: those of the first say nothing of the others. */
+static void shared_rows(void) {
+    static const int32_t used_q[] = {1, 3, 2}, used_k[] = {5, 20, 11}, start_k[] = {2, 0, 7};
+    registered();
+    for (int n = 0; n < 10; n++) {
+        char what[32];
+        proof_case c;
+        shape(&c, 3, 3, 20, 2, 1, 8, 0, n < 5 ? ATTN_F32 : ATTN_BF16);
+        attn_desc *d = &c.d;
+        attn_in *const of[] = {&d->q, &d->k, &d->v, &d->k, &d->v};
+        const int way = n % 5, tokens = way > 2;
+        int64_t *step = of[way]->stride;
+        step[0] = tokens ? 48 : ATTN_BROADCAST, step[1] = tokens ? ATTN_BROADCAST : 16, step[2] = 8;
+        if (n >= 8) {                                    /* scales too */
+            d->k.dtype = d->v.dtype = ATTN_INT8, d->o.dtype = ATTN_F32;
+            step = of[way]->scale_stride, step[0] = 3, step[1] = ATTN_BROADCAST, step[2] = 1;
+        }
+        d->seq.used_q = ints(&c, used_q, 3), d->seq.used_k = ints(&c, used_k, 3), d->seq.start_k = ints(&c, start_k, 3);
+        bind(&c);
+        snprintf(what, sizeof what, "case %d", n);
+        agrees_both(&c, what);
+        proof_free(&c);
+    }
+}
+/* One array of lengths alone, by which some sequence has no parts, or no row. */
+static void parts_by_one_array(void) {
+    static const int32_t used_q[] = {2, 0, 1}, used_k[] = {400, 30, 0}, start_k[] = {0, 390, 400}, ends_q[] = {0, 2, 2, 3}, ends_k[] = {0, 400, 430, 430};
+    registered();
+    for (int n = 0; n < 15; n++) {
+        char what[32];
+        proof_case c;
+        shape(&c, 3, 2, 400, 2, 1, n / 5 == 1 ? 20 : 64, 0, n / 5 == 2 ? ATTN_BF16 : ATTN_F32);
+        attn_seq *s = &c.d.seq;
+        if (n / 5 == 2) c.d.k.dtype = c.d.v.dtype = ATTN_F32;          /* which are laid out */
+        switch (n % 5) {
+        case 0: s->used_q = ints(&c, used_q, 3); break;
+        case 1: s->used_k = ints(&c, used_k, 3); break;
+        case 2: s->start_k = ints(&c, start_k, 3); break;
+        case 3: s->cu_q = ints(&c, ends_q, 4), s->total_q = 3; break;
+        default: s->cu_k = ints(&c, ends_k, 4), s->total_k = 430; break;
+        }
+        bind(&c);
+        snprintf(what, sizeof what, "case %d", n);
+        agrees_both(&c, what);
+        proof_free(&c);
+    }
+}
+/* More sequences than there is room for the parts of: they share it in turns, and it is no byte too small. */
+static void parts_in_turns(void) {
+    static const int32_t used_q[] = {1, 2, 0, 1, 3, 1, 1, 2, 16, 1}, used_k[] = {300, 20, 600, 257, 4096, 65, 0, 270, 300, 520};
+    proof_case c;
+    attn_plan plan;
+    registered();
+    shape(&c, 10, 16, 4096, 16, 1, 8, 256, ATTN_F32);
+    attn_desc *d = &c.d;
+    d->k.stride[0] = d->v.stride[0] = ATTN_BROADCAST, d->k.stride[1] = d->k.stride[2] = 8, d->v.stride[1] = d->v.stride[2] = 256;
+    d->seq.used_q = ints(&c, used_q, 10), d->seq.used_k = ints(&c, used_k, 10);
+    bind(&c);
+    CHECK(!attn_query(d, NULL, &plan) && plan.splits >= 16, "%d parts", (int)plan.splits);
+    agrees_both(&c, "in turns");
+    proof_free(&c);
+}
+/* What is laid out of few rows that are in no parts, with dropout or so many heads that no sequence is cut; of packed rows, as many sequences as
+ * are laid out in turns. */
+static void laid_out_whole(void) {
+    static const int32_t ends_q[] = {0, 1, 2, 22, 23, 24, 25}, used_k[] = {40, 64, 9, 50, 63, 1};
+    registered();
+    for (int n = 0; n < 6; n++) {
+        char what[32];
+        proof_case c;
+        const int heads = n == 1 ? 200 : 2;
+        if (n < 4) shape(&c, 2, 3, n == 1 ? 70 : 200, heads, n < 2 ? heads : 1, 16, 0, n % 2 ? ATTN_F32 : ATTN_BF16);
+        else shape(&c, 6, 20, 64, 2, 1, 16, 0, n % 2 ? ATTN_F32 : ATTN_BF16);
+        attn_desc *d = &c.d;
+        d->k.dtype = d->v.dtype = n % 2 ? ATTN_INT8 : ATTN_F32, d->o.dtype = ATTN_F32;
+        if (n < 4 && n != 1) d->dropout = 0.25f, d->seed = 9;
+        if (n >= 4) d->seq.cu_q = ints(&c, ends_q, 7), d->seq.total_q = 25, d->seq.used_k = ints(&c, used_k, 6);
+        bind(&c);
+        snprintf(what, sizeof what, "case %d", n);
+        agrees_both(&c, what);
+        proof_free(&c);
+    }
 }
 /* A decode step: keys in parts; with types of new tokens behind those that are appended in the same call, with rotary 1 or 2 rotated too. */
 static void decode_step(proof_case *c, const int32_t type[3], int where, int rotary) {
@@ -3420,15 +3750,15 @@ static const struct { const char *name; void (*body)(void); const char *variable
 #define WITH(f, variable, value) {#f, f, variable, value, 0}       /* the environment of that test */
 #define SIMULATED(f, variable, value) {#f, f, variable, value, 1}  /* and no GPU will do */
     TEST(no_device), SIMULATED(other_chip, "HIPSIM_ARCH", "another"), TEST(pointers), TEST(two_devices), TEST(workspaces), WITH(sticky, "HIPSIM_ON_ERROR", "return"), TEST(sticky_or_not), TEST(declined),
-    TEST(failing_calls_host), TEST(failing_calls_device), TEST(nothing_leaks), TEST(nothing_is_kept), TEST(nothing_suspect_is_kept), TEST(workspace_is_enough), TEST(the_choice),
+    TEST(failing_calls_host), TEST(failing_calls_device), TEST(grown_buffers), TEST(nothing_leaks), TEST(nothing_is_kept), TEST(nothing_suspect_is_kept), TEST(workspace_is_enough), TEST(the_choice),
     TEST(two_threads), TEST(every_layout), TEST(conversion), TEST(the_times), TEST(garbage_lengths), TEST(batch_invariant), TEST(infinite_keys), TEST(far_scores), TEST(far_sinks), TEST(tiny_softcap), TEST(far_softcap),
-    SIMULATED(nan_costs, "HIPSIM_REPORT", "a file"), TEST(full_nan), TEST(spoiled_beside_sink), TEST(far_keys), TEST(long_sums), TEST(equal_products), TEST(many_lengths), TEST(large_and_even), TEST(small_weights), TEST(light_weights), TEST(unaligned_bits), TEST(largest_scores), TEST(scores_of_any_f32), TEST(small_lse), TEST(one_large_query), TEST(as_many_as_may_be), TEST(launches_end_below_2_32), TEST(climbing_scores), TEST(output_types), TEST(no_query), TEST(odd_strides_of_one), TEST(no_code),
+    SIMULATED(nan_costs, "HIPSIM_REPORT", "a file"), TEST(full_nan), TEST(spoiled_beside_sink), TEST(far_keys), TEST(long_sums), TEST(equal_products), TEST(many_lengths), TEST(large_and_even), TEST(small_weights), TEST(light_weights), TEST(unaligned_bits), TEST(largest_scores), TEST(scores_of_any_f32), TEST(small_lse), TEST(one_large_query), TEST(as_many_as_may_be), TEST(launches_end_below_2_32), TEST(many_sequences), TEST(climbing_scores), TEST(output_types), TEST(no_query), TEST(odd_strides_of_one), TEST(all_lengths), TEST(no_code),
     WITH(far_apart, "HIPSIM_POISON", "0"), WITH(far_apart_gradients, "HIPSIM_POISON", "0"),
     TEST(backward_agrees), TEST(backward_stays), TEST(backward_pointers), TEST(backward_workspaces), TEST(backward_bias_shapes), TEST(backward_of_nothing), TEST(backward_spoiled), TEST(backward16_agrees), TEST(backward16_spoiled), TEST(backward16_spoiled_wide), TEST(backward16_range), TEST(backward16_ends), TEST(backward16_largest), TEST(backward16_mean), TEST(backward_far), TEST(backward_any_lse), TEST(backward_cancelling), TEST(far_windows), TEST(hidden_by_f64), TEST(backward_one_above),
     TEST(backward_long_sums), TEST(backward_invariant), TEST(backward_pieces), TEST(backward_garbage), TEST(backward_wide), TEST(failing_backward_host), TEST(failing_backward_device),
-    TEST(cache_bytes), TEST(shared_slots), TEST(garbage_pages), TEST(spoiled_codes), TEST(cache_pointers), TEST(failing_append_host), TEST(failing_append_device), TEST(beside_a_capture), TEST(kept_memory_goes),
+    TEST(cache_bytes), TEST(shared_slots), TEST(garbage_pages), TEST(spoiled_codes), TEST(cache_pointers), TEST(pointers_of_nothing), TEST(failing_append_host), TEST(failing_append_device), TEST(beside_a_capture), TEST(kept_memory_goes),
     TEST(merge_bits), TEST(merge_refused), TEST(joined_rows), WITH(empty_copy, "HIPSIM_DEFER", "3"),
-    TEST(parts_agree), TEST(parts_appended), TEST(parts_anywhere), TEST(parts_spoiled), TEST(parts_peaks), TEST(parts_invariant), TEST(parts_workspace), TEST(parts_garbage), TEST(parts_pages), TEST(laid_out), TEST(graphs),
+    TEST(parts_agree), TEST(scales_apart), TEST(shared_rows), TEST(pages_beyond_2_32), TEST(parts_by_one_array), TEST(parts_in_turns), TEST(laid_out_whole), TEST(parts_appended), TEST(parts_anywhere), TEST(parts_spoiled), TEST(parts_peaks), TEST(parts_invariant), TEST(parts_workspace), TEST(parts_garbage), TEST(parts_pages), TEST(laid_out), TEST(graphs),
 };
 enum { TESTS = sizeof tests / sizeof *tests };
 
