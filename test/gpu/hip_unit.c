@@ -1890,6 +1890,35 @@ static void backward_bias_shapes(void) {
     }
 }
 /* Calls that see nothing: gradients of 0, and a sink takes all of its row. */
+/* A row that saw nothing, not even the sink, leaves dsink alone, whatever dout and dlse are there. */
+static void backward_sink_of_nothing(void) {
+    enum { Q = 3, K = 4, H = 2, D = 8 };
+    registered();
+    for (int n = 0; n < 4; n++) {
+        proof_case c;
+        float dsink[2];
+        shape(&c, 1, Q, K, H, 1, D, 0, n / 2 ? ATTN_BF16 : ATTN_F32);
+        proof_draw draw = grad_draw(&c, ATTN_F32);
+        c.features |= PROOF_MASK, c.d.mask.dtype = ATTN_BOOL;
+        draw.sink = draw.dsink = draw.dlse = 1;
+        proof_bind_all(&c, &draw);
+        memset((void *)(uintptr_t)c.d.mask.data, 1, H * Q * K);
+        for (int h = 0; h < H; h++) memset((char *)(uintptr_t)c.d.mask.data + (h * Q + 1) * K, 0, K);
+        *(float *)(uintptr_t)c.d.sink = -INFINITY;
+        if (n % 2) element_put((void *)(uintptr_t)c.g.dout.data, c.g.dout.dtype, 1 * H * D + 3, (double)INFINITY);
+        else *((float *)(uintptr_t)c.g.dlse + 1) = -INFINITY;
+        proof_freeze(&c);
+        solved(&c);
+        for (int hip = 0; hip < 2; hip++) {
+            c.d.backend = hip ? "hip" : "flash";
+            CHECK(!proof_call(&c, 1), "%s", c.message);
+            dsink[hip] = c.g.dsink[0];
+            proof_reset(&c);
+        }
+        CHECK(dsink[0] == 0 && dsink[1] == 0, "%d: dsink is %g, on the CPU %g", n, (double)dsink[1], (double)dsink[0]);
+        proof_free(&c);
+    }
+}
 static void backward_of_nothing(void) {
     static const struct { int64_t batch, q_len, kv_len; uint32_t flags; int64_t offset; int mask; } cases[] = {
         {0, 5, 7, 0, 0, 0}, {2, 0, 7, 0, 0, 0}, {2, 5, 0, 0, 0, 0}, {2, 0, 0, 0, 0, 0}, {2, 5, 70, ATTN_CAUSAL | ATTN_OFFSET, -70, 0}, {2, 5, 70, 0, 0, 1}};
@@ -3136,6 +3165,57 @@ static void shared_rows(void) {
         proof_free(&c);
     }
 }
+/* Packed rows that are rotated beside what is appended. */
+static void packed_append(void) {
+    static const int32_t ends_q[] = {0, 1, 5, 7}, used[] = {5, 130, 16}, cu[] = {0, 1, 4, 6};
+    registered();
+    for (int n = 0; n < 8; n++) {
+        char what[32];
+        proof_case c;
+        proof_draw draw = plain_draw();
+        shape(&c, 3, 4, 140, 4, 2, 16, 8, n % 2 ? ATTN_F32 : ATTN_BF16);
+        attn_desc *d = &c.d;
+        if (n > 5) d->k.dtype = d->v.dtype = ATTN_INT8;
+        d->o.dtype = ATTN_F32, d->append.k.dtype = d->append.v.dtype = ATTN_F32, d->flags = n % 4 > 1 ? ATTN_CAUSAL : 0;
+        d->seq.cu_q = ints(&c, ends_q, 4), d->seq.total_q = 7, d->seq.used_k = ints(&c, used, 3);
+        d->append.cu = ints(&c, cu, 4), d->append.len = 3, d->append.total = 6;
+        draw.rotary = n > 1, d->append.rotary_dim = n > 1 ? 12 : 0;
+        proof_bind_all(&c, &draw);
+        snprintf(what, sizeof what, "case %d", n);
+        agrees_both(&c, what);
+        proof_free(&c);
+    }
+}
+/* Biases of another type than q's, or a q of one row in memory beside a dout of many, in more sequences than a launch has. */
+static void bias_of_its_own_type(void) {
+    static const int32_t types[][2] = {{ATTN_F32, ATTN_BF16}, {ATTN_BF16, ATTN_F32}, {ATTN_F32, ATTN_F64}, {ATTN_F32, ATTN_F32}};
+    registered();
+    for (int n = 0; n < 4; n++) {
+        char what[32];
+        proof_case c;
+        shape(&c, 5, 3, 20, 2, 1, 8, 0, types[n][0]);
+        c.d.bias.dtype = types[n][1], c.features |= PROOF_BIAS;
+        proof_draw draw = grad_draw(&c, ATTN_F32);
+        if (n == 3) c.d.q.stride[0] = c.d.q.stride[1] = c.d.q.stride[2] = ATTN_BROADCAST, c.g.dout.dtype = ATTN_F32;
+        draw.dlse = 1;
+        proof_bind_all(&c, &draw);
+        snprintf(what, sizeof what, "case %d", n);
+        solved(&c);
+        agrees_backward(&c, what);
+        c.backward = 0;
+        proof_free(&c);
+    }
+    for (int n = 0; n < 3; n++) {
+        char what[32];
+        proof_case c;
+        shape(&c, 5, 3, 20, 2, 1, 8, 0, types[n][0]);
+        c.d.bias.dtype = types[n][1], c.features |= PROOF_BIAS;
+        bind(&c);
+        snprintf(what, sizeof what, "bias %d", types[n][1]);
+        agrees_both(&c, what);
+        proof_free(&c);
+    }
+}
 /* One array of lengths alone, by which some sequence has no parts, or no row. */
 static void parts_by_one_array(void) {
     static const int32_t used_q[] = {2, 0, 1}, used_k[] = {400, 30, 0}, start_k[] = {0, 390, 400}, ends_q[] = {0, 2, 2, 3}, ends_k[] = {0, 400, 430, 430};
@@ -3754,11 +3834,11 @@ static const struct { const char *name; void (*body)(void); const char *variable
     TEST(two_threads), TEST(every_layout), TEST(conversion), TEST(the_times), TEST(garbage_lengths), TEST(batch_invariant), TEST(infinite_keys), TEST(far_scores), TEST(far_sinks), TEST(tiny_softcap), TEST(far_softcap),
     SIMULATED(nan_costs, "HIPSIM_REPORT", "a file"), TEST(full_nan), TEST(spoiled_beside_sink), TEST(far_keys), TEST(long_sums), TEST(equal_products), TEST(many_lengths), TEST(large_and_even), TEST(small_weights), TEST(light_weights), TEST(unaligned_bits), TEST(largest_scores), TEST(scores_of_any_f32), TEST(small_lse), TEST(one_large_query), TEST(as_many_as_may_be), TEST(launches_end_below_2_32), TEST(many_sequences), TEST(climbing_scores), TEST(output_types), TEST(no_query), TEST(odd_strides_of_one), TEST(all_lengths), TEST(no_code),
     WITH(far_apart, "HIPSIM_POISON", "0"), WITH(far_apart_gradients, "HIPSIM_POISON", "0"),
-    TEST(backward_agrees), TEST(backward_stays), TEST(backward_pointers), TEST(backward_workspaces), TEST(backward_bias_shapes), TEST(backward_of_nothing), TEST(backward_spoiled), TEST(backward16_agrees), TEST(backward16_spoiled), TEST(backward16_spoiled_wide), TEST(backward16_range), TEST(backward16_ends), TEST(backward16_largest), TEST(backward16_mean), TEST(backward_far), TEST(backward_any_lse), TEST(backward_cancelling), TEST(far_windows), TEST(hidden_by_f64), TEST(backward_one_above),
+    TEST(backward_agrees), TEST(backward_stays), TEST(backward_pointers), TEST(backward_workspaces), TEST(backward_bias_shapes), TEST(backward_of_nothing), TEST(backward_sink_of_nothing), TEST(backward_spoiled), TEST(backward16_agrees), TEST(backward16_spoiled), TEST(backward16_spoiled_wide), TEST(backward16_range), TEST(backward16_ends), TEST(backward16_largest), TEST(backward16_mean), TEST(backward_far), TEST(backward_any_lse), TEST(backward_cancelling), TEST(far_windows), TEST(hidden_by_f64), TEST(backward_one_above),
     TEST(backward_long_sums), TEST(backward_invariant), TEST(backward_pieces), TEST(backward_garbage), TEST(backward_wide), TEST(failing_backward_host), TEST(failing_backward_device),
     TEST(cache_bytes), TEST(shared_slots), TEST(garbage_pages), TEST(spoiled_codes), TEST(cache_pointers), TEST(pointers_of_nothing), TEST(failing_append_host), TEST(failing_append_device), TEST(beside_a_capture), TEST(kept_memory_goes),
     TEST(merge_bits), TEST(merge_refused), TEST(joined_rows), WITH(empty_copy, "HIPSIM_DEFER", "3"),
-    TEST(parts_agree), TEST(scales_apart), TEST(shared_rows), TEST(pages_beyond_2_32), TEST(parts_by_one_array), TEST(parts_in_turns), TEST(laid_out_whole), TEST(parts_appended), TEST(parts_anywhere), TEST(parts_spoiled), TEST(parts_peaks), TEST(parts_invariant), TEST(parts_workspace), TEST(parts_garbage), TEST(parts_pages), TEST(laid_out), TEST(graphs),
+    TEST(parts_agree), TEST(scales_apart), TEST(shared_rows), TEST(pages_beyond_2_32), TEST(packed_append), TEST(bias_of_its_own_type), TEST(parts_by_one_array), TEST(parts_in_turns), TEST(laid_out_whole), TEST(parts_appended), TEST(parts_anywhere), TEST(parts_spoiled), TEST(parts_peaks), TEST(parts_invariant), TEST(parts_workspace), TEST(parts_garbage), TEST(parts_pages), TEST(laid_out), TEST(graphs),
 };
 enum { TESTS = sizeof tests / sizeof *tests };
 
