@@ -3165,6 +3165,54 @@ static void shared_rows(void) {
         proof_free(&c);
     }
 }
+/* dq, dk, dv and dout of a type each, in more sequences than a launch has. */
+static void gradients_of_their_own_types(void) {
+    static const int32_t types[][4] = {{ATTN_F32, ATTN_BF16, ATTN_F64, ATTN_F32}, {ATTN_F64, ATTN_F32, ATTN_F16, ATTN_BF16}, {ATTN_BF16, ATTN_F64, ATTN_F32, ATTN_F16}};
+    registered();
+    for (int n = 0; n < 6; n++) {
+        char what[32];
+        proof_case c;
+        shape(&c, 5, 9, 20, 2, 1, 16, 8, n % 2 ? ATTN_BF16 : ATTN_F32);
+        proof_draw draw = grad_draw(&c, ATTN_F32);
+        c.g.dq.dtype = types[n / 2][0], c.g.dk.dtype = types[n / 2][1], c.g.dv.dtype = types[n / 2][2], c.g.dout.dtype = types[n / 2][3];
+        c.d.o.dtype = n % 2 ? ATTN_F32 : ATTN_F64;
+        draw.sink = draw.dsink = draw.dlse = 1;
+        proof_bind_all(&c, &draw);
+        solved(&c);
+        snprintf(what, sizeof what, "case %d", n);
+        agrees_backward(&c, what);
+        proof_free(&c);
+    }
+}
+/* One query: which kernel reads its keys follows from where theirs begin, not from a step along an axis of one. */
+static void few_rows_unaligned(void) {
+    const size_t apart = (size_t)1 << 44;
+    registered();
+    for (int n = 0; n < 7; n++) {
+        char why[200] = "";
+        attn_plan plan;
+        attn_desc d = {0};
+        attn_in *in[] = {&d.q, &d.k, &d.v};
+        d.batch = d.kv_heads = d.q_len = 1, d.heads = 2, d.kv_len = 5000, d.head_dim = 64;
+        d.flags = ATTN_DEVICE, d.backend = "hip", d.message = why, d.message_size = sizeof why;
+        for (int t = 0; t < 3; t++) {
+            in[t]->data = (const void *)(apart * (size_t)(t + 1));
+            in[t]->stride[0] = 5000 * 192, in[t]->stride[1] = t ? 64 : 128, in[t]->stride[2] = 64;
+        }
+        d.o.data = (void *)(apart * 4);
+        switch (n) {                                     /* three that count, three that are not stepped along */
+        case 0: d.q.stride[2] = 65; break;
+        case 1: d.k.stride[1] = 65; break;
+        case 2: d.v.stride[1] = 65; break;
+        case 3: d.q.stride[1] = 129; break;
+        case 4: d.k.stride[2] = 65; break;
+        case 5: d.v.stride[0] = 5000 * 192 + 1; break;
+        default: break;
+        }
+        CHECK(!attn_query(&d, NULL, &plan), "%d: %s", n, plan.why);
+        CHECK(!strncmp(plan.kernel, "decode_f32", 10) && (strstr(plan.kernel, "_any") != NULL) == (n < 3), "%d: %s", n, plan.kernel);
+    }
+}
 /* Packed rows that are rotated beside what is appended. */
 static void packed_append(void) {
     static const int32_t ends_q[] = {0, 1, 5, 7}, used[] = {5, 130, 16}, cu[] = {0, 1, 4, 6};
@@ -3259,16 +3307,20 @@ static void parts_in_turns(void) {
 static void laid_out_whole(void) {
     static const int32_t ends_q[] = {0, 1, 2, 22, 23, 24, 25}, used_k[] = {40, 64, 9, 50, 63, 1};
     registered();
-    for (int n = 0; n < 6; n++) {
+    for (int n = 0; n < 8; n++) {
         char what[32];
         proof_case c;
         const int heads = n == 1 ? 200 : 2;
         if (n < 4) shape(&c, 2, 3, n == 1 ? 70 : 200, heads, n < 2 ? heads : 1, 16, 0, n % 2 ? ATTN_F32 : ATTN_BF16);
-        else shape(&c, 6, 20, 64, 2, 1, 16, 0, n % 2 ? ATTN_F32 : ATTN_BF16);
+        else shape(&c, n < 6 ? 6 : 40, 20, 64, 2, 1, 16, 0, n % 2 ? ATTN_F32 : ATTN_BF16);
         attn_desc *d = &c.d;
         d->k.dtype = d->v.dtype = n % 2 ? ATTN_INT8 : ATTN_F32, d->o.dtype = ATTN_F32;
         if (n < 4 && n != 1) d->dropout = 0.25f, d->seed = 9;
-        if (n >= 4) d->seq.cu_q = ints(&c, ends_q, 7), d->seq.total_q = 25, d->seq.used_k = ints(&c, used_k, 6);
+        if (n >= 6) {                                    /* so many that their lengths are longer than those of one turn */
+            int32_t *used = proof_ints(&c, 40);
+            for (int b = 0; b < 40; b++) used[b] = b * 7 % 65;
+            d->seq.used_k = used;
+        } else if (n >= 4) d->seq.cu_q = ints(&c, ends_q, 7), d->seq.total_q = 25, d->seq.used_k = ints(&c, used_k, 6);
         bind(&c);
         snprintf(what, sizeof what, "case %d", n);
         agrees_both(&c, what);
@@ -3838,7 +3890,7 @@ static const struct { const char *name; void (*body)(void); const char *variable
     TEST(backward_long_sums), TEST(backward_invariant), TEST(backward_pieces), TEST(backward_garbage), TEST(backward_wide), TEST(failing_backward_host), TEST(failing_backward_device),
     TEST(cache_bytes), TEST(shared_slots), TEST(garbage_pages), TEST(spoiled_codes), TEST(cache_pointers), TEST(pointers_of_nothing), TEST(failing_append_host), TEST(failing_append_device), TEST(beside_a_capture), TEST(kept_memory_goes),
     TEST(merge_bits), TEST(merge_refused), TEST(joined_rows), WITH(empty_copy, "HIPSIM_DEFER", "3"),
-    TEST(parts_agree), TEST(scales_apart), TEST(shared_rows), TEST(pages_beyond_2_32), TEST(packed_append), TEST(bias_of_its_own_type), TEST(parts_by_one_array), TEST(parts_in_turns), TEST(laid_out_whole), TEST(parts_appended), TEST(parts_anywhere), TEST(parts_spoiled), TEST(parts_peaks), TEST(parts_invariant), TEST(parts_workspace), TEST(parts_garbage), TEST(parts_pages), TEST(laid_out), TEST(graphs),
+    TEST(parts_agree), TEST(scales_apart), TEST(shared_rows), TEST(pages_beyond_2_32), TEST(gradients_of_their_own_types), TEST(few_rows_unaligned), TEST(packed_append), TEST(bias_of_its_own_type), TEST(parts_by_one_array), TEST(parts_in_turns), TEST(laid_out_whole), TEST(parts_appended), TEST(parts_anywhere), TEST(parts_spoiled), TEST(parts_peaks), TEST(parts_invariant), TEST(parts_workspace), TEST(parts_garbage), TEST(parts_pages), TEST(laid_out), TEST(graphs),
 };
 enum { TESTS = sizeof tests / sizeof *tests };
 
