@@ -3093,10 +3093,10 @@ static void scales_apart(void) {
         shape(&c, 5, n % 3 == 2 ? 20 : 2, 150, 4, 2, 16, 8, n % 2 ? ATTN_BF16 : ATTN_F32);
         attn_desc *d = &c.d;
         d->k.dtype = d->v.dtype = n % 4 < 2 ? ATTN_INT8 : ATTN_FP8_E4M3, d->o.dtype = ATTN_F32;
-        const int of = n / 4;                            /* the scales of v, of k, the rows of both, no step in k's */
+        const int of = n / 4;                            /* the scales of v, of k, the rows of both, no step in k's and v of another type */
         int64_t *step = of == 0 ? d->v.scale_stride : d->k.scale_stride, *all = of == 1 ? d->v.scale_stride : d->k.scale_stride;
         step[2] = 1, step[1] = 3, step[0] = 150 * 3 + 7;
-        if (of == 3) d->k.stride[0] = ATTN_BROADCAST, d->k.stride[1] = 32, d->k.stride[2] = 16;
+        if (of == 3) d->v.dtype = ATTN_BF16, d->k.stride[0] = ATTN_BROADCAST, d->k.stride[1] = 32, d->k.stride[2] = 16;
         else if (of < 2) all[0] = ATTN_BROADCAST, all[1] = 2, all[2] = 1;
         else {
             d->v.scale_stride[0] = 2 * 150 + 11, d->v.scale_stride[1] = 1, d->v.scale_stride[2] = 155;
