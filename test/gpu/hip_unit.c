@@ -1144,6 +1144,8 @@ static void no_query(void) {
     registered(), bind(&c);
     CHECK(!attn_query(&c.d, NULL, &plan) && plan.splits == 1, "%s", c.message);
     CHECK(!proof_call(&c, 0), "%s", c.message);
+    c.d.dropout = 0;
+    CHECK(!attn_query(&c.d, NULL, &plan) && plan.splits == 1, "%d parts of no query: %s", (int)plan.splits, c.message);
     c.d.q.data = c.d.o.data = NULL;                      /* nobody reads or writes there */
     CHECK(!attn_forward(&c.d), "without q and o: %s", c.message);
     hip_place p;
@@ -3165,6 +3167,25 @@ static void shared_rows(void) {
         proof_free(&c);
     }
 }
+/* Rows that follow each other backwards, at multiples of 16 bytes: of each tensor that a backward reads. */
+static void backward_backwards(void) {
+    enum { N = 70, D = 64 };
+    registered();
+    for (int n = 0; n < 8; n++) {
+        char what[32];
+        proof_case c;
+        shape(&c, 1, N, N, 1, 1, D, 0, n < 4 ? ATTN_F32 : ATTN_BF16);
+        proof_draw draw = grad_draw(&c, ATTN_F32);
+        c.g.dout.dtype = c.d.q.dtype;
+        int64_t *const of[] = {c.d.q.stride, c.d.k.stride, c.d.v.stride, c.g.dout.stride}, *step = of[n % 4];
+        step[0] = N * D, step[1] = -D, step[2] = D;
+        proof_bind_all(&c, &draw);
+        solved(&c);
+        snprintf(what, sizeof what, "case %d", n);
+        agrees_backward(&c, what);
+        proof_free(&c);
+    }
+}
 /* dq, dk, dv and dout of a type each, in more sequences than a launch has. */
 static void gradients_of_their_own_types(void) {
     static const int32_t types[][4] = {{ATTN_F32, ATTN_BF16, ATTN_F64, ATTN_F32}, {ATTN_F64, ATTN_F32, ATTN_F16, ATTN_BF16}, {ATTN_BF16, ATTN_F64, ATTN_F32, ATTN_F16}};
@@ -3890,7 +3911,7 @@ static const struct { const char *name; void (*body)(void); const char *variable
     TEST(backward_long_sums), TEST(backward_invariant), TEST(backward_pieces), TEST(backward_garbage), TEST(backward_wide), TEST(failing_backward_host), TEST(failing_backward_device),
     TEST(cache_bytes), TEST(shared_slots), TEST(garbage_pages), TEST(spoiled_codes), TEST(cache_pointers), TEST(pointers_of_nothing), TEST(failing_append_host), TEST(failing_append_device), TEST(beside_a_capture), TEST(kept_memory_goes),
     TEST(merge_bits), TEST(merge_refused), TEST(joined_rows), WITH(empty_copy, "HIPSIM_DEFER", "3"),
-    TEST(parts_agree), TEST(scales_apart), TEST(shared_rows), TEST(pages_beyond_2_32), TEST(gradients_of_their_own_types), TEST(few_rows_unaligned), TEST(packed_append), TEST(bias_of_its_own_type), TEST(parts_by_one_array), TEST(parts_in_turns), TEST(laid_out_whole), TEST(parts_appended), TEST(parts_anywhere), TEST(parts_spoiled), TEST(parts_peaks), TEST(parts_invariant), TEST(parts_workspace), TEST(parts_garbage), TEST(parts_pages), TEST(laid_out), TEST(graphs),
+    TEST(parts_agree), TEST(scales_apart), TEST(shared_rows), TEST(pages_beyond_2_32), TEST(backward_backwards), TEST(gradients_of_their_own_types), TEST(few_rows_unaligned), TEST(packed_append), TEST(bias_of_its_own_type), TEST(parts_by_one_array), TEST(parts_in_turns), TEST(laid_out_whole), TEST(parts_appended), TEST(parts_anywhere), TEST(parts_spoiled), TEST(parts_peaks), TEST(parts_invariant), TEST(parts_workspace), TEST(parts_garbage), TEST(parts_pages), TEST(laid_out), TEST(graphs),
 };
 enum { TESTS = sizeof tests / sizeof *tests };
 
