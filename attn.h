@@ -4228,6 +4228,7 @@ ATTN__INLINE float attn__cap_ratio(const attn_desc *d, float *first) {
 #define ATTN__SUM_BLOCKS 16
 /* A sequence of at most so many rows is thin; keys of its blocks. */
 #define ATTN__THIN_ROWS 8
+#define ATTN__THIN_MOST 12 /* of narrow types */
 #define ATTN__THIN_BLOCK 1024
 /* kv heads of a sequence that one unit takes, where their keys lie beside each other: a power of two,
  * of so many at most, of so many rows of q and so many bytes of a key */
@@ -4619,7 +4620,7 @@ static void attn__flash_shape(const attn_desc *d, attn__flash *job) {
     /* the same one block */
     job->BN = attn__min(job->BN, attn__round_up(attn__max(d->kv_len, 1), 64));
     job->ld = job->BN + ATTN__SCORE_PAD;
-    if (rows <= ATTN__THIN_ROWS || d->seq.used_q || d->seq.cu_q) job->ld = attn__flash_ld(job);
+    if (rows <= ATTN__THIN_MOST || d->seq.used_q || d->seq.cu_q) job->ld = attn__flash_ld(job);
     const int64_t pairs = attn__max(1, d->batch * d->kv_heads);
     int64_t cap = 96, whole = 96, most = rows;
     if (ATTN__SMALL) most = attn__min(rows, 96);
@@ -5669,7 +5670,7 @@ static void attn__adaptive_redo(
     }
     t->tally->redone += failed;
     /* flash reads the keys of so few rows where they lie, or a part of them after the other */
-    const int lists = u->s.q_used * job->flash.group > ATTN__THIN_ROWS &&
+    const int lists = u->s.q_used * job->flash.group > ATTN__THIN_MOST &&
                       attn__split_keys(&u->s, job->flash.group) >= u->s.k_len &&
                       failed + attn__ceil_div(failed, most) * ATTN__PACKED_ROWS < along;
     for (int64_t r = 0, end; r < u->rows; r = end) {
@@ -7241,9 +7242,24 @@ static void attn__block_pack(const attn__rows *u, const attn__tile *t, attn__kv_
     }
     if (b->not_finite) attn__block_bad(u, b);
 }
+/* The most rows that read keys where they lie: of narrow types more, whose packing costs more. Measured
+ * on Zen 4 by each ISA. */
+static int64_t attn__thin_rows_of(int32_t dtype) {
+    if (attn__isa()->W < 8) return ATTN__THIN_ROWS;
+    switch (dtype) {
+        case ATTN_F16:
+        case ATTN_BF16: return attn__isa()->W < 16 ? ATTN__THIN_ROWS : ATTN__THIN_MOST;
+        case ATTN_INT8: return ATTN__THIN_MOST;
+        case ATTN_Q8_0:
+        case ATTN_Q4_0: return 10;
+        default:        return ATTN__THIN_ROWS;
+    }
+}
+static int64_t attn__thin_rows(const attn_desc *d) {
+    return attn__min(attn__thin_rows_of(d->k.dtype), attn__thin_rows_of(d->v.dtype));
+}
 /* The fewest keys that so many rows read where they lie: packed, fewer cost less. Measured on Zen 4 by
- * each ISA. Where rows see different keys some values are copied. Whatever the types: their bits are
- * those of f32. */
+ * each ISA. Where rows see different keys some values are copied. */
 static int64_t attn__thin_keys_least(const attn_desc *d, int64_t rows, int64_t queries) {
     const int apart =
         queries > 1 && (d->flags & (ATTN_CAUSAL | ATTN_WINDOW_LEFT | ATTN_WINDOW_RIGHT)) != 0;
@@ -7252,7 +7268,8 @@ static int64_t attn__thin_keys_least(const attn_desc *d, int64_t rows, int64_t q
 /* Whether keys and values are read where they lie. */
 ATTN__INLINE int attn__unit_thin(const attn__rows *u) {
     const int64_t rows = u->s.q_used * u->job->group;
-    return !ATTN__SMALL && rows <= ATTN__THIN_ROWS && u->job->d->head_dim <= ATTN__LONG_DIMS &&
+    return !ATTN__SMALL && rows <= attn__thin_rows(u->job->d) &&
+           u->job->d->head_dim <= ATTN__LONG_DIMS &&
            u->s.k_len >= attn__thin_keys_least(u->job->d, rows, u->s.q_used);
 }
 /* A row of q, or of dout, as pairs of bf16. */
@@ -7416,8 +7433,8 @@ static void attn__flash_spoiled(attn__head *one, int64_t ldq, int64_t k0, int64_
     uint32_t left = attn__spoiled_rows(one, rows);
     /* in the thread's own O, which lies before K, behind as many rows; if there are such, they see no
      * key, and are left alone */
-    few.rows = attn__min(u->rows, ATTN__THIN_ROWS);
-    float *kept = one->t.K - u->job->BM * (width + 2) + ATTN__THIN_ROWS * width;
+    few.rows = attn__min(u->rows, ATTN__THIN_MOST);
+    float *kept = one->t.K - u->job->BM * (width + 2) + ATTN__THIN_MOST * width;
     if (!left) return;
     for (int64_t r = 0; r < rows; r++) attn__row_to(kept + r * (width + 2), one, r, width);
     one->u = &few;

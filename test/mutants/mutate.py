@@ -26,7 +26,7 @@ BUILD = ROOT / "build"
 
 KILL = [["identity"], ["alloc"], ["grid", "--count", "250", "--cost", "18", "--seed", "77"], ["types"], ["beyond"], ["hostile", "--count", "15", "--round", "up"]]
 THREADS = [["threads"]]
-EXTREMES = [["extremes"], ["edges"], ["thin"], ["guard"]]
+EXTREMES = [["extremes"], ["edges"], ["thin"], ["guard"], ["hidden"]]
 UNITS = [["validate"], ["registry"], ["convert"], ["merge"], ["timing"], ["lengths"], ["tolerance"], ["thin"], ["hidden"], ["memory"], ["parallel"], ["reference"],
          ["overlap"], ["guard"]]
 PORTABLE = ["-DATTN_NO_AVX512", "-DATTN_NO_AVX2"]

@@ -421,7 +421,7 @@ static void test_nan_few_bits(void **state)
 {
     enum { PADDED = 50, KEYS = 520, DIM = 128, N = KEYS * 2 * DIM };    /* rows, where some are not used */
     static const int32_t types[] = { ATTN_F32, ATTN_F16, ATTN_BF16, ATTN_INT8 };
-    static const struct { int64_t rows, group, keys, dim; } calls[] = { { 1, 1, 513, 128 }, { 1, 4, 300, 128 }, { 2, 1, 270, 128 }, { 4, 2, 520, 128 }, { 3, 1, 100, 64 }, { 1, 2, 40, 20 }, { 5, 1, 290, 112 } };
+    static const struct { int64_t rows, group, keys, dim; } calls[] = { { 1, 1, 513, 128 }, { 1, 4, 300, 128 }, { 2, 1, 270, 128 }, { 4, 2, 520, 128 }, { 3, 1, 100, 64 }, { 1, 2, 40, 20 }, { 5, 1, 290, 112 }, { 5, 2, 290, 112 }, { 3, 4, 300, 64 }, { 11, 1, 520, 128 } };
     static float all[4][3][N], out[2][PADDED * 8 * DIM], scale[KEYS * 2];
     static unsigned char hide[8 * PADDED * KEYS];
     static float add[8 * PADDED * KEYS];
@@ -433,8 +433,8 @@ static void test_nan_few_bits(void **state)
             else ((int8_t *)all[t / 3][t % 3])[i] = (int8_t)(random_bits(&r) % 255 - 127);
         }
     for (int64_t i = 0; i < COUNT(scale); i++) scale[i] = 0.01f + 1e-4f * (float)(i % 50);
-    for (int n = 0; n < 7 * 4 * 12; n++) {
-        const int call = n % 7, type = n / 7 % 4, turn = n / 28;
+    for (int n = 0; n < 10 * 4 * 12; n++) {
+        const int call = n % 10, type = n / 10 % 4, turn = n / 40;
         const int64_t rows = turn % 5 == 4 ? PADDED : calls[call].rows, keys = calls[call].keys, dim = calls[call].dim, kv = turn % 2 + 1, heads = kv * calls[call].group;
         const int64_t at = (int64_t)(random_bits(&r) % (uint64_t)keys), h = at % kv, c = at * 7 % dim;
         const double bad = turn % 3 ? NAN : INFINITY;

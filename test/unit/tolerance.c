@@ -307,7 +307,7 @@ static void test_decode_hopeless(void **state)
     static const struct { float size[ROWS]; int redone, dense, keys; } cases[] = {
         { { 1, 1, 1, 1 }, 0, 0, 1 },   { { 30, 30, 30, 30 }, 0, 1, 0 }, { { 1, 30, 1, 30 }, 0, 1, 0 },
         { { 1, 1, 1, 30 }, 1, 0, 1 },  { { 9, 9, 9, 9 }, 0, 1, 1 },     { { 9, 1, 1, 9 }, 0, 1, 1 },
-        { { 7, 7, 7, 7 }, 0, 0, 1 },    /* what the codes of q leave out is not lost once more */
+        { { 11, 11, 11, 11 }, 0, 1, 0 }, { { 7, 7, 7, 7 }, 0, 0, 1 },    /* what the codes of q leave out is not lost once more */
     };
     static float q[2 * ROWS * DIM], x[2][KEYS * DIM], scale[2][KEYS], o[2 * ROWS * DIM], want[2 * ROWS * DIM], cert[2 * ROWS];
     static int8_t codes[2][2 * KEYS * DIM];
@@ -727,7 +727,7 @@ static void test_few_beside_many(void **state)
         d.o.data = o[alone], d.cert = cert[alone], d.statistics = &told;
         if (no_products(&d)) skip();
         assert_ok(attn_forward(&d));
-        if (!alone && !strncmp(attn_isa(), "avx", 3)) assert_true(told.tiles_skipped > 0);
+        if (!alone && strstr(attn_isa(), "avx512")) assert_true(told.tiles_skipped > 0);    /* elsewhere integers are said to cost less */
     }
     assert_memory_equal(o[0] + ROWS * DIM, o[1], FEW * DIM * sizeof **o);
     assert_memory_equal(cert[0] + ROWS, cert[1], FEW * sizeof **cert);
