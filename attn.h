@@ -5669,9 +5669,8 @@ static void attn__adaptive_redo(
         failed++;
     }
     t->tally->redone += failed;
-    /* flash reads the keys of so few rows where they lie, or a part of them after the other */
-    const int lists = u->s.q_used * job->flash.group > ATTN__THIN_MOST &&
-                      attn__split_keys(&u->s, job->flash.group) >= u->s.k_len &&
+    /* flash reads some of the keys of so few rows after the others */
+    const int lists = attn__split_keys(&u->s, job->flash.group) >= u->s.k_len &&
                       failed + attn__ceil_div(failed, most) * ATTN__PACKED_ROWS < along;
     for (int64_t r = 0, end; r < u->rows; r = end) {
         end = r + 1;

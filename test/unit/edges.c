@@ -717,7 +717,7 @@ static void backward_bounded(void)
             attn_plan plan;
             attn_desc d = make();
             attn_grad g = { 0 };
-            d.batch = 3, d.heads = 4, d.kv_heads = 2, d.threads = 1 + n % 2 * 3, d.lse = data, d.backend = n / 2 % 2 ? "standard" : "flash";
+            d.batch = 4, d.heads = 4, d.kv_heads = 2, d.threads = 1 + n % 2 * 3, d.lse = data, d.backend = n / 2 % 2 ? "standard" : "flash";
             d.q_len = n / 12 % 2 ? lengths[i] : lengths[n / 24], d.kv_len = n / 12 % 2 ? lengths[n / 24] : lengths[i];
             d.bias.data = data, g.dbias = data;
             if (n / 4 % 3) {
