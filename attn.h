@@ -189,7 +189,8 @@
    for the codes of q, which scales tell before anything is read, and up to 1.5 times slower where they
    are hardly so, which the scores tell before values are read. It is compared with the
    exact decode of the same cache, which takes longer than one of f32 where that is in the processor's
-   caches, 1.3 to 2 times as long as one of f16, and is done of up to 1 row of 64 dims, 4 of 128, 8 of
+   caches, 1.2 to 1.7 times as long as one of f16 where 4 rows share a key, 1.7 to 2.5 times where none
+   do, and is done of up to 1 row of 64 dims, 4 of 128, 8 of
    256. Integers do not pay at 0.0005 and below, nor where scale |q| |k| is beyond some 50. Keys are
    left out, on AVX2 too, of 257 rows and more against 2048 keys and more, where rows look at few of
    their keys: that pays at 0.001 nearly as at 0.01. What does not pay is as fast as without a
@@ -308,6 +309,7 @@ extern "C" {
  * behind them as many low ones: element e has its high byte at data + e + e / ATTN_PLANE *
  * ATTN_PLANE (the quotient rounded down) and the low one ATTN_PLANE bytes on. So the tensor takes
  * whole pieces of 2 * ATTN_PLANE bytes; its head_dim or v_dim and strides are multiples of 16.
+ * Pages of a multiple of ATTN_PLANE elements are copied as bytes; others share pieces.
  * q8_0 and q4_0 are blocks of 32 elements as ggml has them: an f16, times which every code of the
  * block counts, and behind it the codes: of q8_0 32 signed bytes; of q4_0 16 bytes, element i in
  * the low half of byte i, element 16 + i in its high half, less 8. Head_dim or v_dim and strides,
@@ -456,7 +458,8 @@ typedef struct attn_pool {
     int32_t threads;
 } attn_pool;
 
-/* The caller's memory. get returns NULL on failure; align is a power of two. */
+/* The caller's memory. get returns NULL on failure; align is a power of two. Calls on several threads
+ * ask at once. */
 typedef struct attn_alloc {
     void *(*get)(void *user, size_t size, size_t align);
     void (*put)(void *user, void *p, size_t size);
@@ -518,7 +521,7 @@ typedef struct attn_desc {
     void *workspace;
     size_t workspace_size;
     /* optional: on failure a text, zero terminated: what is wrong, and of which tensor or entry of an
-     * array, as "k", "o and v", "used_k[3]"; on success an empty one */
+     * array, as "k", "o and v", "used_k[3]"; on success an empty one. It lies in no tensor */
     char *message;
     size_t message_size;
     /* Error that may be traded for speed, see the manual, 4. 0: none. A share of the largest |v|
@@ -827,13 +830,13 @@ ATTN_API attn_status attn_query(const attn_desc *d, const attn_grad *g, attn_pla
  * sink (added once; the parts are computed without it). lse[p] is shaped like d->lse. 0 parts is
  * an empty row; a part whose lse are -infinity has an o, too, which counts for nothing. d's o and lse
  * are none of the parts': who joins parts as they come has two of each in turn. d's backend is not
- * asked. With ATTN_DEVICE every tensor is device memory, the arrays o and lse themselves
+ * asked, nor used_q: rows behind it are joined as the others. With ATTN_DEVICE every tensor is device memory, the arrays o and lse themselves
  * are not; it runs on d's device and stream. */
 ATTN_API attn_status attn_merge(
     const attn_desc *d, int64_t parts, const attn_in *o, const float *const *lse);
 /* dst = src for a tensor of shape {batch, tokens, heads, dim}, any strides and layouts, f32,
  * f16, bf16, f64, rounding to nearest even; in host memory q8_0 and q4_0 too, to the bytes that
- * ggml writes. where: threads, pool (may be NULL); with ATTN_DEVICE in its flags src and dst are
+ * ggml writes; int8, int16 and fp8, whose scales lie apart, are not taken. where: threads, pool (may be NULL); with ATTN_DEVICE in its flags src and dst are
  * device memory, and its device and stream count. [B,S,H*D] is BSHD; a packed QKV tensor is three
  * views, one of each of its parts. */
 ATTN_API attn_status attn_convert(
