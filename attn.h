@@ -96,7 +96,7 @@
    f32, and round nothing down, with one exception. AMD's processors from Zen 4 on multiply bf16
    twice as fast as f32. There flash multiplies q by k, and dout by v, as they are where both are
    bf16, which is exact and summed in f32; and in a forward call where v and o are bf16, and plan.kernel
-   ends in "p_bf16", the probabilities too, each rounded to the nearest bf16 (where up to 8 rows share
+   ends in "p_bf16", the probabilities too, each rounded to the nearest bf16 (where up to 12 rows share
    a key, mostly not). A call with o in f32, with most tolerances (4), or of backend standard, does not;
    one that rotates q with append multiplies q by k in f32, so a prefill of bf16 takes 1.4 times as
    long as one with q rotated and rounded by the caller and k appended before, by a q_len of 0.
@@ -180,25 +180,24 @@
    are light: that is guessed from some queries and keys before anything is packed, or follows from
    the scores by the high bytes. Refused: backward, device tensors, MPI, attn_merge, registered
    backends.
-   Integers are for AVX-512 VNNI. They pay for prefill, from 640 tokens on, at a tolerance of 0.01:
-   1.2 to 1.6 times as fast, less where causal or with fewer than 64 dims, and not below 24; at 0.001
-   where there are 1024 keys and more, head_dim is at most 256 and rows look at many of their keys: 1.1
-   to 1.4 times (Zen 4, below 4096 keys: 0.85 to 1.25). Decode from int16 at 0.01 is 1.1 to 3 times as
+   Integers are for AVX-512 VNNI. They pay for prefill, from 640 tokens on, at a tolerance of 0.01: 1.2
+   to 1.6 times as fast, less where causal or with fewer than 64 dims, and not below 24; at 0.001 where
+   there are 1024 keys and more, head_dim is at most 256 and rows look at many of their keys: 1.1 to
+   1.4 times (Zen 4, below 4096 keys: 0.85 to 1.25). Decode from int16 at 0.01 is 1.1 to 3 times as
    fast as without a tolerance where rows look at few of their keys; where they look at all, as fast
    with one row of 128 dims and up to 1.3 times slower with 4; as fast where scores are far too large
    for the codes of q, which scales tell before anything is read, and up to 1.5 times slower where they
-   are hardly so, which the scores tell before values are read. It is compared with the
-   exact decode of the same cache, which takes longer than one of f32 where that is in the processor's
-   caches, 1.2 to 1.7 times as long as one of f16 where 4 rows share a key, 1.7 to 2.5 times where none
-   do, and is done of up to 1 row of 64 dims, 4 of 128, 8 of
-   256. Integers do not pay at 0.0005 and below, nor where scale |q| |k| is beyond some 50. Keys are
-   left out, on AVX2 too, of 257 rows and more against 2048 keys and more, where rows look at few of
-   their keys: that pays at 0.001 nearly as at 0.01. What does not pay is as fast as without a
-   tolerance, within 4 percent, but for such a decode, for rows on Zen 4 as said (up to 1.3 times
-   slower at 0.001), and for bf16 below 0.004 (1.4 times slower) where its products are fast. There q,
-   k, v and o of bf16 are computed from no integers, and from 0.004 on P is rounded to bf16 as it is
-   without a tolerance, unless that is absolute: 2^-8 of the largest |v| that a row sees is in its cert
-   then, where 0 is said above.
+   are hardly so, which the scores tell before values are read. It is compared with the exact decode of
+   the same cache, which takes longer than one of f32 where that is in the processor's caches, 1.2 to
+   1.7 times as long as one of f16 where 4 rows share a key, 1.7 to 2.5 times where none do, and is
+   done of up to 1 row of 64 dims, 4 of 128, 8 of 256. Integers do not pay at 0.0005 and below, nor
+   where scale |q| |k| is beyond some 50. Keys are left out, on AVX2 too, of 257 rows and more against
+   2048 keys and more, where rows look at few of their keys: that pays at 0.001 nearly as at 0.01. What
+   does not pay is as fast as without a tolerance, within 4 percent, but for such a decode, for rows on
+   Zen 4 as said (up to 1.3 times slower at 0.001), and for bf16 below 0.004 (1.4 times slower) where
+   its products are fast. There q, k, v and o of bf16 are computed from no integers, and from 0.004 on
+   P is rounded to bf16 as it is without a tolerance, unless that is absolute: 2^-8 of the largest |v|
+   that a row sees is in its cert then, where 0 is said above.
    "adaptive" named as the backend computes from integers on AVX2 and in portable C too, slower than
    flash; it declines a call of whose description alone follows that all would be computed exactly,
    where the automatic choice does so; what follows from the data is computed exactly by both.
@@ -830,15 +829,15 @@ ATTN_API attn_status attn_query(const attn_desc *d, const attn_grad *g, attn_pla
  * sink (added once; the parts are computed without it). lse[p] is shaped like d->lse. 0 parts is
  * an empty row; a part whose lse are -infinity has an o, too, which counts for nothing. d's o and lse
  * are none of the parts': who joins parts as they come has two of each in turn. d's backend is not
- * asked, nor used_q: rows behind it are joined as the others. With ATTN_DEVICE every tensor is device memory, the arrays o and lse themselves
- * are not; it runs on d's device and stream. */
+ * asked, nor used_q: rows behind it are joined as the others. With ATTN_DEVICE every tensor is
+ * device memory, the arrays o and lse themselves are not; it runs on d's device and stream. */
 ATTN_API attn_status attn_merge(
     const attn_desc *d, int64_t parts, const attn_in *o, const float *const *lse);
 /* dst = src for a tensor of shape {batch, tokens, heads, dim}, any strides and layouts, f32,
  * f16, bf16, f64, rounding to nearest even; in host memory q8_0 and q4_0 too, to the bytes that
- * ggml writes; int8, int16 and fp8, whose scales lie apart, are not taken. where: threads, pool (may be NULL); with ATTN_DEVICE in its flags src and dst are
- * device memory, and its device and stream count. [B,S,H*D] is BSHD; a packed QKV tensor is three
- * views, one of each of its parts. */
+ * ggml writes; int8, int16 and fp8, whose scales lie apart, are not taken. where: threads, pool (may
+ * be NULL); with ATTN_DEVICE in its flags src and dst are device memory, and its device and stream
+ * count. [B,S,H*D] is BSHD; a packed QKV tensor is three views, one of each of its parts. */
 ATTN_API attn_status attn_convert(
     const int64_t shape[4], attn_in src, attn_out dst, const attn_desc *where);
 
@@ -5787,7 +5786,7 @@ static int attn__decode_worth(const attn__adaptive *job, const attn__rows *u, ch
     p.job = job;
     p.u = *u;
     p.Q = p.room;
-    p.code = (int16_t *)(void *)p.A;
+    p.code = (int16_t *)(void *)(p.Q + ATTN__DECODE_ROWS * job->flash.q_pad);
     p.unit = p.T;
     p.left = p.T + ATTN__DECODE_ROWS;
     p.off = p.T + 2 * ATTN__DECODE_ROWS;
