@@ -638,6 +638,62 @@ static void wide_gradients(void)
     free(q), free(k), free(v), free(o), free(lse), free(own);
 }
 
+/* Codes with scales of each token and head, of each head, of each token or one for all, in a batch of lengths of their own, so that what is computed together begins anywhere. */
+static void scales_of_all_kinds(void)
+{
+    enum { BATCH = 3, LONG = 48, OF = 4, ROW = OF * DIM };
+    static const int32_t used[BATCH] = { 5, LONG, 31 };
+    static signed char codes[2][BATCH * LONG * ROW], own_codes[2][BATCH * LONG * ROW];
+    static float q[BATCH * LONG * ROW], own_q[BATCH * LONG * ROW], o[BATCH * LONG * ROW], want[BATCH * LONG * ROW], scale[2][BATCH * LONG * OF], own_scale[2][BATCH * LONG * OF];
+    uint64_t r = 21;
+    for (int t = 0; t < 2; t++)
+        for (int64_t i = 0; i < BATCH * LONG * ROW; i++) codes[t][i] = (signed char)(random_bits(&r) % 255 - 127);
+    for (int64_t i = 0; i < BATCH * LONG * ROW; i++) q[i] = (float)random_normal(&r);
+    for (int n = 0; n < 2 * 2 * 2 * 4; n++) {
+        const int split = n % 2, decode = n / 2 % 2, causal = n / 4 % 2, by_token = n / 8 % 2 == 0, by_head = n / 16 == 0;
+        int64_t cut[64];
+        char what[64];
+        snprintf(what, sizeof what, "scales, case %d", n);
+        attn_mpi_cut(LONG, split, ranks, cut);
+        const token_list t = tokens_of(cut, split, rank);
+        attn_desc d = { .batch = BATCH, .heads = OF, .head_dim = DIM, .q_len = decode ? 1 : LONG, .kv_len = LONG, .threads = 1, .flags = causal && !decode ? ATTN_CAUSAL : 0 };
+        d.seq.used_k = used, d.q.data = q, d.o.data = want;
+        if (!decode) d.seq.used_q = used;
+        for (int i = 0; i < 2; i++) {
+            attn_in *x = i ? &d.v : &d.k;
+            for (int64_t e = 0; e < BATCH * LONG * OF; e++) {
+                const int64_t row = by_token ? e / OF : 0, head = by_head ? e % OF : 0;
+                scale[i][e] = 0.004f + 1e-4f * (float)((row * 7 + head * 3 + i) % 50);
+            }
+            x->data = codes[i], x->dtype = ATTN_INT8, x->scale = scale[i];
+            x->scale_stride[0] = by_token ? LONG * OF : ATTN_BROADCAST, x->scale_stride[1] = by_token ? OF : ATTN_BROADCAST, x->scale_stride[2] = by_head ? 1 : ATTN_BROADCAST;
+        }
+        expect(attn_forward(&d) == ATTN_OK, what, "the whole call is refused");
+        for (int64_t b = 0; b < BATCH; b++)
+            for (int64_t x = 0; x < t.n; x++) {
+                memcpy(own_q + (b * t.n + x) * ROW, q + (b * LONG + t.at[x]) * ROW, ROW * sizeof *q);
+                for (int i = 0; i < 2; i++) {
+                    memcpy(own_codes[i] + (b * t.n + x) * ROW, codes[i] + (b * LONG + t.at[x]) * ROW, ROW);
+                    memcpy(own_scale[i] + (b * t.n + x) * OF, scale[i] + (b * LONG + t.at[x]) * OF, OF * sizeof **scale);
+                }
+            }
+        d.q.data = decode ? q : own_q, d.k.data = own_codes[0], d.v.data = own_codes[1], d.k.scale = own_scale[0], d.v.scale = own_scale[1], d.o.data = o;
+        if (by_token) d.k.scale_stride[0] = d.v.scale_stride[0] = t.n ? t.n * OF : OF;
+        const attn_mpi m = { .split = split, .q_cut = decode ? NULL : cut, .k_cut = cut };
+        const attn_status s = decode ? attn_mpi_decode(&d, &m, MPI_COMM_WORLD) : attn_mpi_forward(&d, &m, MPI_COMM_WORLD);
+        double worst = 0;
+        for (int64_t b = 0; b < BATCH && !s; b++)
+            for (int64_t x = 0; x < (decode ? 1 : t.n); x++)
+                for (int64_t e = 0; e < ROW; e++) {
+                    const int64_t row = decode ? b : b * LONG + t.at[x];
+                    const double off = fabs((double)o[(decode ? b : b * t.n + x) * ROW + e] - (double)want[row * ROW + e]);
+                    if (!(off <= worst)) worst = off;
+                }
+        expect(!s && worst < 1e-5, what, s ? attn_status_text(s) : "other values than on one rank");
+        free(t.at);
+    }
+}
+
 static void fixed_tests(void)
 {
     const attn_backend counted = { .name = "counted", .abi = ATTN_ABI, .plan = counted_plan, .run = counted_run };
@@ -645,6 +701,7 @@ static void fixed_tests(void)
     one_ranks_fault();
     backend_of_nothing();
     rows_elsewhere();
+    scales_of_all_kinds();
     two_ranks_faults();
     too_many_keys();
     even_parts();
