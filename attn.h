@@ -573,7 +573,7 @@ typedef struct attn_plan {
     X(ERR_NEGATIVE_SIZE,      7, "batch, q_len, kv_len, heads, kv_heads, head_dim and v_dim must not be negative") \
     X(ERR_HEADS_ZERO,         8, "heads must be at least 1") \
     X(ERR_HEAD_DIM,           9, "head_dim must be at least 1") \
-    X(ERR_OVERFLOW,          10, "the extent of a tensor, or what a call keeps of it, overflows 63 bits of bytes, 8 to an element") \
+    X(ERR_OVERFLOW,          10, "the extent of a tensor overflows 63 bits of bytes, 8 to an element, or what a call keeps of it does") \
     X(ERR_STRIDE_MIXED,      11, "some strides of a tensor are 0 and others are not: three zeros alone stand for dense ones, ATTN_BROADCAST for a stride of 0") \
     X(ERR_STRIDE_NEGATIVE,   12, "an output, the bias of a dbias, or a cache appended to has a negative stride") \
     X(ERR_STRIDE_ALIAS,      13, "strides of an output overlap, or do not nest: each at least what the smaller ones reach") \
