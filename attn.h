@@ -4228,9 +4228,9 @@ ATTN__INLINE float attn__cap_ratio(const attn_desc *d, float *first) {
 #define ATTN__SUM_DIMS 64
 #define ATTN__LONG_DIMS 4096 /* so many dims at a time, where there are more */
 #define ATTN__SUM_BLOCKS 16
-/* A sequence of at most so many rows is thin; keys of its blocks. */
+/* A sequence of at most so many rows is thin, of narrow types so many; keys of its blocks. */
 #define ATTN__THIN_ROWS 8
-#define ATTN__THIN_MOST 12 /* of narrow types */
+#define ATTN__THIN_MOST 12
 #define ATTN__THIN_BLOCK 1024
 /* kv heads of a sequence that one unit takes, where their keys lie beside each other: a power of two,
  * of so many at most, of so many rows of q and so many bytes of a key */
@@ -4239,6 +4239,25 @@ ATTN__INLINE float attn__cap_ratio(const attn_desc *d, float *first) {
 #define ATTN__GANG_BYTES 4096
 /* Bytes of a row, in f64, where a span of keys is folded. */
 static int64_t attn__span_bytes(int64_t v_pad) { return 8 * (v_pad + 1) + 4; }
+/* The most rows that read keys where they lie: of narrow types more, whose packing costs more. Measured
+ * on Zen 4 by each ISA. */
+static int64_t attn__thin_rows_of(int32_t dtype) {
+    const int64_t W = attn__machine()->isa->W;
+    if (W < 8) return ATTN__THIN_ROWS;
+    switch (dtype) {
+        case ATTN_F16:
+        case ATTN_BF16: return W < 16 ? ATTN__THIN_ROWS : ATTN__THIN_MOST;
+        case ATTN_INT8: return ATTN__THIN_MOST;
+        case ATTN_Q8_0:
+        case ATTN_Q4_0: return 10;
+        default:        return ATTN__THIN_ROWS;
+    }
+}
+static int64_t attn__thin_rows(const attn_desc *d) {
+    return d->head_dim > ATTN__LONG_DIMS
+               ? 0
+               : attn__min(attn__thin_rows_of(d->k.dtype), attn__thin_rows_of(d->v.dtype));
+}
 /* Floats behind a row of the score tile, so that rows do not share cache sets. */
 #define ATTN__SCORE_PAD 16
 /* Rows that go through a softmax together where there are at most so many keys, none of which a
@@ -4398,6 +4417,7 @@ typedef struct attn__flash {
     /* most units per (sequence, kv head): row tiles, key splits run side by side; rows of one */
     int64_t tiles, splits, rows_partial;
     int64_t gang; /* kv heads of a unit */
+    int64_t thin; /* a sequence of at most so many rows is */
     /* v_dim, head_dim rounded up to whole vectors; a row of scores, padded
      * against cache aliasing */
     int64_t v_pad, q_pad, ld;
@@ -4622,6 +4642,7 @@ static void attn__flash_shape(const attn_desc *d, attn__flash *job) {
     /* the same one block */
     job->BN = attn__min(job->BN, attn__round_up(attn__max(d->kv_len, 1), 64));
     job->ld = job->BN + ATTN__SCORE_PAD;
+    job->thin = attn__thin_rows(d);
     if (rows <= ATTN__THIN_MOST || d->seq.used_q || d->seq.cu_q) job->ld = attn__flash_ld(job);
     const int64_t pairs = attn__max(1, d->batch * d->kv_heads);
     int64_t cap = 96, whole = 96, most = rows;
@@ -5671,7 +5692,7 @@ static void attn__adaptive_redo(
         failed++;
     }
     t->tally->redone += failed;
-    /* flash reads some of the keys of so few rows after the others */
+    /* not where flash computes a split of the keys after the other */
     const int lists = attn__split_keys(&u->s, job->flash.group) >= u->s.k_len &&
                       failed + attn__ceil_div(failed, most) * ATTN__PACKED_ROWS < along;
     for (int64_t r = 0, end; r < u->rows; r = end) {
@@ -5810,8 +5831,7 @@ static void attn__adaptive_look(const void *arg, int64_t n, char *scratch) {
     attn__rows_see(job->d, &u.s, u.row0 / job->flash.group,
         (u.row0 + u.rows - 1) / job->flash.group, &first, &last);
     const int used = u.row0 < u.s.q_used * job->flash.group, decodes = attn__decodes(job, &u.s);
-    if (first >= last && used) return; /* no key: nothing to do */
-    if (decodes && !used) return;
+    if (used ? first >= last : decodes) return; /* nothing to do */
     const int how = !decodes                               ? attn__adaptive_how(job, &u, &t)
                     : attn__decode_worth(job, &u, scratch) ? ATTN__FROM_INT16
                                                            : ATTN__DENSE_COARSE;
@@ -7243,22 +7263,6 @@ static void attn__block_pack(const attn__rows *u, const attn__tile *t, attn__kv_
     }
     if (b->not_finite) attn__block_bad(u, b);
 }
-/* The most rows that read keys where they lie: of narrow types more, whose packing costs more. Measured
- * on Zen 4 by each ISA. */
-static int64_t attn__thin_rows_of(int32_t dtype) {
-    if (attn__isa()->W < 8) return ATTN__THIN_ROWS;
-    switch (dtype) {
-        case ATTN_F16:
-        case ATTN_BF16: return attn__isa()->W < 16 ? ATTN__THIN_ROWS : ATTN__THIN_MOST;
-        case ATTN_INT8: return ATTN__THIN_MOST;
-        case ATTN_Q8_0:
-        case ATTN_Q4_0: return 10;
-        default:        return ATTN__THIN_ROWS;
-    }
-}
-static int64_t attn__thin_rows(const attn_desc *d) {
-    return attn__min(attn__thin_rows_of(d->k.dtype), attn__thin_rows_of(d->v.dtype));
-}
 /* The fewest keys that so many rows read where they lie: packed, fewer cost less. Measured on Zen 4 by
  * each ISA. Where rows see different keys some values are copied. */
 static int64_t attn__thin_keys_least(const attn_desc *d, int64_t rows, int64_t queries) {
@@ -7269,8 +7273,7 @@ static int64_t attn__thin_keys_least(const attn_desc *d, int64_t rows, int64_t q
 /* Whether keys and values are read where they lie. */
 ATTN__INLINE int attn__unit_thin(const attn__rows *u) {
     const int64_t rows = u->s.q_used * u->job->group;
-    return !ATTN__SMALL && rows <= attn__thin_rows(u->job->d) &&
-           u->job->d->head_dim <= ATTN__LONG_DIMS &&
+    return !ATTN__SMALL && rows <= u->job->thin &&
            u->s.k_len >= attn__thin_keys_least(u->job->d, rows, u->s.q_used);
 }
 /* A row of q, or of dout, as pairs of bf16. */
@@ -9379,8 +9382,9 @@ static int attn__decode_left_out(const attn__decode *p, int64_t r, int64_t j0, d
     to[ATTN__DECODE_FAR] += gone * 128.5 * (double)c->v_top;
     return 1;
 }
-/* Whether most rows would lose more than they may by the codes of q alone, if they looked at all keys
- * alike and o were 0: a guess by scales of some keys, before anything is read. As decode_rest has it. */
+/* Whether a third of the rows would lose too much by the codes of q alone, if they looked at all keys
+ * alike: a guess by scales of some keys, before anything is read. As decode_rest has it, with o as large
+ * as a value, for rows that lose so much look at few keys: half of what they may is too much. */
 static int attn__decode_hopeless(const attn__decode *p) {
     const attn_desc *d = p->job->d;
     double lost[ATTN__DECODE_ROWS] = {0}, top = 0;
@@ -9404,9 +9408,9 @@ static int attn__decode_hopeless(const attn__decode *p) {
         hopeless += lost[r] > (double)d->tolerance * 0.5 * top * (double)n;
     return 3 * hopeless >= p->u.rows;
 }
-/* The levels of keys for row r, whose weights sum up to `all`, by which it loses `most` at most beside
- * what is lost where all bytes are read: a threshold is estimated, then made sure of. A lower one asks
- * for no key less. Returns 0 where that alone is too much, as far as that is known without values. */
+/* The levels of keys for row r, whose weights sum up to `all`, by which it loses `most` at most, and
+ * among it what is lost where all bytes are read: a threshold is estimated, then made sure of. A lower
+ * one asks for no key less. Returns 0 where that is nearly all, as far as is known without values. */
 static int attn__decode_levels(const attn__decode *p, int64_t r, double all, double most) {
     const attn__kernels *isa = attn__isa();
     const double least = attn__decode_price(p, r),
