@@ -4239,24 +4239,25 @@ ATTN__INLINE float attn__cap_ratio(const attn_desc *d, float *first) {
 #define ATTN__GANG_BYTES 4096
 /* Bytes of a row, in f64, where a span of keys is folded. */
 static int64_t attn__span_bytes(int64_t v_pad) { return 8 * (v_pad + 1) + 4; }
-/* The most rows that read keys where they lie: of narrow types more, whose packing costs more. Measured
- * on Zen 4 by each ISA. */
-static int64_t attn__thin_rows_of(int32_t dtype) {
+/* The most rows that read keys where they lie; more are faster with keys that are packed. Measured on
+ * Zen 4 by each ISA (thin products go by four rows). */
+static int64_t attn__thin_rows_of(int32_t dtype, int64_t dim) {
     const int64_t W = attn__machine()->isa->W;
-    if (W < 8) return ATTN__THIN_ROWS;
+    const int codes = attn__is_scaled(dtype) || attn__is_blocks(dtype);
+    if (W == 8 && codes) return 5;
+    if (W < 16) return ATTN__THIN_ROWS;
     switch (dtype) {
         case ATTN_F16:
-        case ATTN_BF16: return W < 16 ? ATTN__THIN_ROWS : ATTN__THIN_MOST;
-        case ATTN_INT8: return ATTN__THIN_MOST;
-        case ATTN_Q8_0:
-        case ATTN_Q4_0: return 10;
+        case ATTN_BF16: return dim < 128 ? 10 : ATTN__THIN_MOST;
+        case ATTN_INT8: return 10;
+        case ATTN_Q8_0: return 9;
         default:        return ATTN__THIN_ROWS;
     }
 }
 static int64_t attn__thin_rows(const attn_desc *d) {
-    return d->head_dim > ATTN__LONG_DIMS
-               ? 0
-               : attn__min(attn__thin_rows_of(d->k.dtype), attn__thin_rows_of(d->v.dtype));
+    if (d->head_dim > ATTN__LONG_DIMS) return 0;
+    return attn__min(
+        attn__thin_rows_of(d->k.dtype, d->head_dim), attn__thin_rows_of(d->v.dtype, d->head_dim));
 }
 /* Floats behind a row of the score tile, so that rows do not share cache sets. */
 #define ATTN__SCORE_PAD 16
@@ -6474,6 +6475,20 @@ static attn_status attn__standard_run(
 #define ATTN__LANES_MOST 16 /* of a vector, of any ISA */
 #define ATTN__ROWS_MOST 8   /* of a tile */
 #define ATTN__AHEAD 4
+#define ATTN__LONG_ROW 256 /* bytes, of narrow types that are packed */
+/* A switch's cases: the types that are packed by code of their own, beside f32. */
+#if ATTN__ONLY_F32
+#define ATTN__NARROW_TYPES(CASE)
+#else
+#define ATTN__NARROW_TYPES(CASE) \
+    CASE(ATTN_F16) \
+    CASE(ATTN_BF16) \
+    CASE(ATTN_INT8) \
+    CASE(ATTN_FP8_E4M3) \
+    CASE(ATTN_INT16) \
+    CASE(ATTN_Q8_0) \
+    CASE(ATTN_Q4_0)
+#endif
 /* Of a thin sequence: how many keys are looked up at a time; how many bytes of them are fetched before
  * they are used, in at most so many keys. */
 #define ATTN__THIN_CHUNK ATTN__SUM_KEYS
@@ -6518,31 +6533,39 @@ ATTN__INLINE int64_t attn__tile_vectors(const attn__kernels *isa, int64_t column
     if (vectors <= isa->NV) return vectors;
     return attn__ceil_div(vectors, attn__ceil_div(vectors, isa->NV));
 }
+/* What is read soon: into L1, or into L2 alone. */
+ATTN__INLINE void attn__fetch_to(int l2, const char *p) {
+    if (l2) ATTN__PREFETCH(p, 2);
+    else ATTN__PREFETCH(p, 3);
+}
 /* Fetches a row of dim elements that will be touched soon: in [B,S,H,D] rows are up to pages apart,
  * where no hardware prefetch goes. It may lie outside the tensor: a prefetch never faults. */
-ATTN__INLINE void attn__fetch_row(const void *data, int32_t dtype, int64_t at, int64_t dim) {
+ATTN__INLINE void attn__fetch_row_to(
+    int l2, const void *data, int32_t dtype, int64_t at, int64_t dim) {
     const int planes = dtype == ATTN_INT16;
     const uint64_t row = (uint64_t)(planes ? attn__high(at) : attn__bytes(dtype, at)),
                    end = planes ? (uint64_t)dim : (uint64_t)attn__bytes(dtype, dim);
     for (uint64_t c = 0; c < end; c += 64) {
-        const uintptr_t p = (uintptr_t)data + (uintptr_t)(row + c);
-        ATTN__PREFETCH((const void *)p, 3);
-        if (planes) ATTN__PREFETCH((const void *)(p + ATTN_PLANE), 3);
+        const char *p = (const char *)((uintptr_t)data + (uintptr_t)(row + c));
+        attn__fetch_to(l2, p);
+        if (planes) attn__fetch_to(l2, (const char *)((uintptr_t)p + ATTN_PLANE));
     }
+}
+ATTN__INLINE void attn__fetch_row(const void *data, int32_t dtype, int64_t at, int64_t dim) {
+    attn__fetch_row_to(0, data, dtype, at, dim);
 }
 /* The row a few rows on. Unsigned: a stride never taken may wrap. */
 ATTN__INLINE void attn__fetch(
     const void *data, int32_t dtype, int64_t at, int64_t stride, int64_t dim) {
     attn__fetch_row(data, dtype, (int64_t)((uint64_t)at + ATTN__AHEAD * (uint64_t)stride), dim);
 }
-/* What decode reads soon: into L1, or into L2 alone. */
-ATTN__INLINE void attn__fetch_to(int l2, const char *p) {
-    if (l2) ATTN__PREFETCH(p, 2);
-    else ATTN__PREFETCH(p, 3);
-}
 /* Whether L2 is better where products wait for memory or where L1 keeps few of the rows, which lie a
  * power of two apart. */
 ATTN__INLINE int attn__fetches_l2(void) { return (attn__machine()->has & ATTN__CPU_FETCH_L2) != 0; }
+/* The same of rows that are packed: more of long ones than L1 waits for at a time are on their way. */
+ATTN__INLINE int attn__packs_from_l2(int32_t dtype, int64_t dim) {
+    return attn__bytes(dtype, dim) >= ATTN__LONG_ROW && attn__fetches_l2();
+}
 ATTN__INLINE float attn__kv_scale(
     const attn_desc *d, const attn__sequence_view *s, const attn_in *t, int64_t j, int64_t h) {
     return t->scale ? t->scale[attn__k_at(d, s, t->scale_stride, j, h)] : 1;
@@ -14255,10 +14278,10 @@ ATTN__INLINE void ATTN__(widen1)(
     *bad = *bad + v * ATTN__(set1)(0);
     if (dst) ATTN__(store)(dst, v);
 }
-/* Four vectors at a time, of a float type; returns how many elements. Four sums, or the latency of
- * one would be the limit. */
-ATTN__INLINE int64_t ATTN__(widen4)(
-    float *dst, const void *src, int32_t dtype, int64_t at, int64_t dim, ATTN__V *bad) {
+/* Four vectors at a time, of a type that is known when this is compiled; returns how many elements.
+ * Four sums, or the latency of one would be the limit. */
+ATTN__INLINE int64_t ATTN__(widen4)(float *dst, const void *src, int32_t dtype, int64_t at,
+    int64_t dim, float scale, ATTN__V *bad) {
     ATTN__V sum[4];
     int64_t c = 0;
     ATTN__UNROLL for (int v = 0; v < 4; v++)
@@ -14266,16 +14289,21 @@ ATTN__INLINE int64_t ATTN__(widen4)(
     for (; c + 4 * ATTN__W <= dim; c += 4 * ATTN__W) ATTN__UNROLL
         for (int v = 0; v < 4; v++)
             ATTN__(widen1)(dst ? dst + c + v * ATTN__W : NULL, src, dtype, at + c + v * ATTN__W,
-                ATTN__W, 1, sum + v);
+                ATTN__W, scale, sum + v);
     *bad = *bad + ((sum[0] + sum[1]) + (sum[2] + sum[3]));
     return c;
 }
 ATTN__NOINLINE void ATTN__(widen)(float *dst, const void *src, int32_t dtype, int64_t at,
     int64_t dim, float scale, ATTN__V *bad) {
     int64_t c = 0;
-    if (dtype == ATTN_F32) c = ATTN__(widen4)(dst, src, ATTN_F32, at, dim, bad);
-    else if (dtype == ATTN_F16) c = ATTN__(widen4)(dst, src, ATTN_F16, at, dim, bad);
-    else if (dtype == ATTN_BF16) c = ATTN__(widen4)(dst, src, ATTN_BF16, at, dim, bad);
+#define ATTN__CASE(TYPE) \
+    case TYPE: c = ATTN__(widen4)(dst, src, TYPE, at, dim, scale, bad); break;
+    switch (dtype) {
+        ATTN__CASE(ATTN_F32)
+        ATTN__NARROW_TYPES(ATTN__CASE)
+        default: break;
+    }
+#undef ATTN__CASE
     for (; c < dim; c += ATTN__W)
         ATTN__(widen1)(dst ? dst + c : NULL, src, dtype, at + c, dim - c, scale, bad);
 }
@@ -14291,9 +14319,38 @@ ATTN__NOINLINE void ATTN__(pack_square)(float *packed, const attn_in *t, const i
     ATTN__(transpose)(r);
     for (int64_t l = 0; l < m; l++) ATTN__(store)(packed + l * ATTN__W, r[l]);
 }
+/* The same of all columns that W rows have whole vectors of, of a type that is known when this is
+ * compiled; returns how many. */
+ATTN__INLINE int64_t ATTN__(pack_rows_of)(int32_t dtype, float *packed, const attn_in *t,
+    const int64_t *at, const float *scale, int64_t dim) {
+    int64_t c = 0;
+    for (; c + ATTN__W <= dim; c += ATTN__W) {
+        ATTN__V r[ATTN__W];
+        ATTN__UNROLL for (int l = 0; l < ATTN__W; l++)
+            r[l] = ATTN__(load_any)(t->data, dtype, at[l] + c, ATTN__W);
+        if (dtype != ATTN_F16 && dtype != ATTN_BF16 && t->scale) ATTN__UNROLL
+            for (int l = 0; l < ATTN__W; l++) r[l] = r[l] * ATTN__(set1)(scale[l]);
+        ATTN__(transpose)(r);
+        ATTN__UNROLL for (int l = 0; l < ATTN__W; l++)
+            ATTN__(store)(packed + (c + l) * ATTN__W, r[l]);
+    }
+    return c;
+}
+ATTN__NOINLINE int64_t ATTN__(pack_rows)(
+    float *packed, const attn_in *t, const int64_t *at, const float *scale, int64_t dim) {
+#define ATTN__CASE(TYPE) \
+    case TYPE: return ATTN__(pack_rows_of)(TYPE, packed, t, at, scale, dim);
+    (void)packed, (void)at, (void)scale, (void)dim; /* where there is f32 alone */
+    switch (t->dtype) {
+        ATTN__NARROW_TYPES(ATTN__CASE)
+        default: return 0;
+    }
+#undef ATTN__CASE
+}
 /* Keys [j0, j1) W by W, [dim][W] each; zeros beyond j1. Also packs V^T for backward. */
 static void ATTN__(pack_k)(float *dst, const attn_desc *d, const attn__sequence_view *s,
     const attn_in *t, int64_t h, int64_t dim, int64_t j0, int64_t j1) {
+    const int l2 = attn__packs_from_l2(t->dtype, dim);
     int64_t at[ATTN__W];
     float scale[ATTN__W];
     for (int64_t j = j0; j < j1; j += ATTN__W) {
@@ -14305,8 +14362,10 @@ static void ATTN__(pack_k)(float *dst, const attn_desc *d, const attn__sequence_
         }
         /* the next keys: rows of narrow types end before the processor fetches by itself */
         for (int64_t l = ATTN__W; t->dtype != ATTN_F32 && l < attn__min(2 * ATTN__W, j1 - j); l++)
-            attn__fetch_row(t->data, t->dtype, attn__k_at(d, s, t->stride, j + l, h), dim);
-        for (int64_t c = 0; c < dim; c += ATTN__W) {
+            attn__fetch_row_to(l2, t->data, t->dtype, attn__k_at(d, s, t->stride, j + l, h), dim);
+        const int narrow = n == ATTN__W && t->dtype != ATTN_F32;
+        for (int64_t c = narrow ? ATTN__(pack_rows)(packed, t, at, scale, dim) : 0; c < dim;
+            c += ATTN__W) {
             ATTN__V r[ATTN__W];
             int64_t m = attn__min(ATTN__W, dim - c);
             if (n < ATTN__W || m < ATTN__W || t->dtype != ATTN_F32) {
@@ -14354,10 +14413,11 @@ ATTN__NOINLINE int ATTN__(rows_bad)(const float *p, int64_t stride, int64_t n, i
 static int ATTN__(pack_v)(float *dst, int64_t pad, const attn_desc *d, const attn__sequence_view *s,
     const attn_in *t, int64_t h, int64_t dim, int64_t j0, int64_t j1) {
     ATTN__V bad = ATTN__(set1)(0);
-    const int f32 = t->dtype == ATTN_F32;
+    const int f32 = t->dtype == ATTN_F32, l2 = attn__packs_from_l2(t->dtype, dim);
+    const int64_t ahead = (l2 ? 8 : 2) * ATTN__AHEAD;
     for (int64_t j = j0; j < j1; j++) {
-        const int64_t ahead = attn__min(j + 2 * ATTN__AHEAD, j1 - 1);
-        if (!f32) attn__fetch_row(t->data, t->dtype, attn__k_at(d, s, t->stride, ahead, h), dim);
+        const int64_t at = attn__k_at(d, s, t->stride, attn__min(j + ahead, j1 - 1), h);
+        if (!f32) attn__fetch_row_to(l2, t->data, t->dtype, at, dim);
         ATTN__(widen)(dst ? dst + (j - j0) * pad : NULL, t->data, t->dtype,
             attn__k_at(d, s, t->stride, j, h), dim, f32 ? 1 : attn__kv_scale(d, s, t, j, h), &bad);
     }
