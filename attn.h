@@ -3564,7 +3564,8 @@ enum {
     ATTN__CPU_VNNI = 4,
     ATTN__CPU_BF16 = 8,
     ATTN__CPU_FETCH_L2 = 16, /* how what decode reads is best fetched ahead */
-    ATTN__CPU_STREAM = 32    /* large copies in another order are best written past the caches */
+    ATTN__CPU_STREAM = 32,   /* large copies in another order are best written past the caches */
+    ATTN__CPU_ONE_FMA = 64   /* of 512 bits a cycle, beside which loads cost nothing */
 };
 static const attn__kernels *attn__isa_at(size_t i, uint32_t *needs);
 
@@ -3588,7 +3589,7 @@ static int attn__fast_bf16(void) {
 }
 /* Zen 4: AMD's family 19h with AVX-512. Keys and values fetched into L2 and not into L1 make decode
  * from memory 1.1 to 1.7 times as fast (on Zen 5 0.87 times); rows that a conversion writes in another
- * order go past the caches 1.2 to 1.7 times as fast. */
+ * order go past the caches 1.2 to 1.7 times as fast. It does one FMA of 512 bits a cycle. */
 static int attn__zen4(void) {
     uint32_t a, b, c, d;
     return attn__from_amd() && __get_cpuid(1, &a, &b, &c, &d) &&
@@ -3614,7 +3615,7 @@ static uint32_t attn__cpu_has(int64_t *l2) {
     return ATTN__CPU_AVX2 | (all ? ATTN__CPU_AVX512 : 0) |
            (all && (c >> 11 & 1) ? ATTN__CPU_VNNI : 0) |
            (all && attn__fast_bf16() ? ATTN__CPU_BF16 : 0) |
-           (all && attn__zen4() ? ATTN__CPU_FETCH_L2 | ATTN__CPU_STREAM : 0);
+           (all && attn__zen4() ? ATTN__CPU_FETCH_L2 | ATTN__CPU_STREAM | ATTN__CPU_ONE_FMA : 0);
 }
 #else
 static uint32_t attn__cpu_has(int64_t *l2) {
@@ -4732,15 +4733,22 @@ static void attn__flash_merge_unit(const void *arg, int64_t u, char *scratch) {
     attn__flash_merge(
         &r, parts, job->partial + u * job->splits * job->rows_partial * (job->v_pad + 2), scratch);
 }
+/* Whether many rows read V where it lies as fast as a copy: whole cache lines that lie dense, where a
+ * block is a quarter of L2 at most (a larger one needs the few pages of a copy); any lines where
+ * products leave time for loads, unless rows lie so far apart that they share few cache sets. */
+static int attn__v_is_near(const attn_desc *d, const attn__flash *job) {
+    const attn__machine_info *m = attn__machine();
+    const int64_t *at = d->v.stride, far = (32 << 10) / 4;
+    if (m->isa->W == 16 && (m->has & ATTN__CPU_ONE_FMA) && -far < at[1] && at[1] < far) return 1;
+    return at[1] == d->v_dim && (uintptr_t)d->v.data % 64 == 0 && at[0] % 16 == 0 &&
+           at[2] % 16 == 0 && d->v_dim % 16 == 0 &&
+           job->BN * (d->head_dim + d->v_dim) * 4 <= m->l2 / 4;
+}
 /* The whole forward of a job that is shaped, in d->workspace; keys are appended already. */
 static void attn__flash_compute(const attn_desc *d, attn__flash *job) {
     job->d = d;
-    /* No copy of whole cache lines that lie dense, where a block is a quarter of L2 at most: a
-     * larger one needs the few pages of a copy. Memory was planned without their address. */
-    if (job->copy_v == ATTN__V_IF_FAR && d->v.stride[1] == d->v_dim &&
-        (uintptr_t)d->v.data % 64 == 0 && d->v.stride[0] % 16 == 0 && d->v.stride[2] % 16 == 0 &&
-        d->v_dim % 16 == 0 && job->BN * (d->head_dim + d->v_dim) * 4 <= attn__machine()->l2 / 4)
-        job->copy_v = ATTN__V_IN_PLACE;
+    /* Memory was planned without what is known of V here. */
+    if (job->copy_v == ATTN__V_IF_FAR && attn__v_is_near(d, job)) job->copy_v = ATTN__V_IN_PLACE;
     job->workspace = (char *)d->workspace;
     job->partial = (float *)(void *)(job->workspace + job->planned * job->scratch);
     attn__share share = {
