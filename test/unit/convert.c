@@ -450,7 +450,7 @@ static void test_blocks(void **state)
                 const double u = 2 * random_unit(&r) - 1;
                 const uint32_t bits = (uint32_t)random_bits(&r);
                 x[i] = (float)(kind % 9 == 0 ? u : kind % 9 == 1 ? rint(127 * u) / 2 : kind % 9 == 2 ? rint(16 * u) / 4 : kind % 9 == 3 ? ldexp(u, (int)(bits % 60) - 40)
-                       : kind % 9 == 4 ? (i % 32 == 7 ? u : 0) : kind % 9 == 5 ? ldexp(u, 24) : kind % 9 == 6 ? ldexp(u, -130) : 0);
+                       : kind % 9 == 4 ? (i % 32 == 7 ? u : 0) : kind % 9 == 5 ? ldexp(u, 24) : kind % 9 == 6 ? ldexp(u, -130 + i / 32 % 16) : 0);
                 if (kind % 9 == 7) x[i] = float_of(bits);        /* any bits: most blocks have one that is not finite, or a huge one */
                 if (kind % 9 == 8) x[i] = float_of(bits & 0xbfffffff);
                 if (i < 64) x[i] = i < 32 ? 0 : -0.0f;           /* q4_0 has a scale of -0 for them */

@@ -170,6 +170,7 @@ static void test_overlap(void **state)
             for (int64_t shift = -things[k].bytes; shift <= things[a].bytes; shift += 4) {
                 merge m;
                 merge_make(&m, &c, 6);
+                m.d.kv_heads = 1;               /* a sink is of each query head */
                 void *o = m.d.o.data;
                 float *lse = m.d.lse;
                 char *mine = block + BYTES, *other = mine + shift;

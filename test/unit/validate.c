@@ -77,7 +77,13 @@ static attn_status FILL_REGISTRY(context *c)
         snprintf(name[i], sizeof name[i], "b%d", i);
         c->backend.name = name[i];
         s = attn_register(&c->backend);
-        if (s) return s;
+        if (s) {                                        /* 16 are the most, beside those of attn.h, which end with the reference */
+            int all = 0, own = 0;
+            while (attn_backend_at(all)) all++;
+            while (strcmp(attn_backend_at(own++)->name, "reference")) {}
+            assert_int_equal(all - own, 16);
+            return s;
+        }
     }
     return ATTN_OK;
 }
@@ -792,6 +798,13 @@ static void test_valid(void **state)
     make(&c, t);
     rotary(&c), c.d.seq.start_k = t->start, t->start[0] = t->start[1] = 2, c.d.append.rotary_rows = 3;
     assert_int_equal(FORWARD(&c), ATTN_ERR_ROTARY_ROWS);
+    make(&c, t);                                        /* a sequence that is over needs no row, however long it is */
+    rotary(&c), cu_new(&c, 2, 2), c.d.seq.used_q = t->used_q, t->used_q[1] = 0;
+    t->used_k[0] = 1, t->used_k[1] = SK, c.d.append.rotary_rows = SQ + 1;
+    assert_ok(FORWARD(&c));
+    make(&c, t);                                        /* one without a token has no page */
+    paged(&c), c.d.seq.start_k = t->start, t->start[1] = t->used_k[1] = 3, t->table[4] = 99;
+    assert_ok(FORWARD(&c));
     make(&c, t);                                        /* the next batch entry begins where the last row ends, not its gap */
     strides(c.d.o.stride, (SQ - 1) * (H * D + 4) + H * D, H * D + 4, D);
     assert_ok(FORWARD(&c));
@@ -1039,6 +1052,7 @@ static void falling_q(context *c) { packed(c), ((int32_t *)(uintptr_t)c->d.seq.c
 static void long_k(context *c) { packed(c), c->d.kv_len = 1; }
 static void used_k(context *c) { paged(c), ((int32_t *)(uintptr_t)c->d.seq.used_k)[B - 1] = -1; }
 static void page(context *c) { paged(c), ((int32_t *)(uintptr_t)c->d.seq.block_table)[c->d.seq.max_pages + 1] = -1; }
+static void page_beyond(context *c) { paged(c), c->t->table[c->d.seq.max_pages + 1] = (int32_t)c->d.seq.pages; }
 static void slot(context *c) { slots(c), ((int32_t *)(uintptr_t)c->d.seq.slot)[0] = 99; }
 static void slot_twice(context *c) { append(c), slots(c), c->t->slot[0] = c->t->slot[B - 1]; }
 static void page_twice(context *c) { append(c), paged(c), used(c, 3), c->t->table[4] = 2, c->t->table[5] = 0; }
@@ -1060,7 +1074,7 @@ static void test_message_names(void **state)
         { misaligned_k, FORWARD, ": k" }, { misaligned_k, QUERY, ": k" }, { misaligned_k, MERGE, ": k" }, { typeless_o, FORWARD, ": o" }, { masked_v, FORWARD, ": v" },
         { unscaled_v, FORWARD, ": v" }, { scaled_q, FORWARD, ": q" }, { layout_of_bias, FORWARD, ": bias" }, { typeless_mask, FORWARD, ": mask" },
         { close_k, FORWARD, ": k" }, { append_type, FORWARD, ": append.v" }, { falling_q, FORWARD, ": cu_q[1]" }, { long_k, FORWARD, ": cu_k[1]" },
-        { used_k, FORWARD, ": used_k[1]" }, { page, QUERY, NULL }, { slot, FORWARD, ": slot[0]" }, { slot_twice, FORWARD, ": slot[1]" }, { page_twice, FORWARD, ": block_table[4]" },
+        { used_k, FORWARD, ": used_k[1]" }, { page, QUERY, NULL }, { page_beyond, FORWARD, NULL }, { slot, FORWARD, ": slot[0]" }, { slot_twice, FORWARD, ": slot[1]" }, { page_twice, FORWARD, ": block_table[4]" },
         { keys_beyond, FORWARD, ": used_k[0]" }, { old_keys_beyond, FORWARD, ": used_k[1]" }, { q_len_beyond, FORWARD, ": q_len" }, { used_q_beyond, FORWARD, ": used_q[1]" }, { cu_q_beyond, FORWARD, ": cu_q[2]" }, { long_new, FORWARD, ": append.cu[2]" }, { o_on_k, FORWARD, ": o and k" }, { lse_on_o, FORWARD, ": lse and o" },
         { dv_on_dk, BACKWARD, ": dv and dk" }, { dq_type, BACKWARD, ": dq" }, { second_part, MERGE, ": parts[1]" }, { heads, FORWARD, "" },
     };
