@@ -414,19 +414,48 @@ static void test_very_many_dims(void **state)
     free(q), free(k), free(dq[0]), free(dq[1]);
 }
 
+/* Products of bf16 as it is, of more dims than are multiplied at a time: as those of the same numbers in f32. */
+static void test_very_many_dims_of_bf16(void **state)
+{
+    enum { MOST = 16384, ROWS = 20 };
+    static const int64_t dims[] = { 8192, MOST, 1026 };
+    static uint16_t half[2][ROWS * MOST];
+    static float wide[2][ROWS * MOST];
+    float v[ROWS], o[2][ROWS], lse[2][ROWS];
+    uint64_t random = 3;
+    (void)state;
+    for (int t = 0; t < 2; t++)
+        for (int64_t i = 0; i < ROWS * MOST; i++) element_put(half[t], ATTN_BF16, i, 1 + random_unit(&random)), wide[t][i] = (float)element_get(half[t], ATTN_BF16, i);
+    for (int i = 0; i < ROWS; i++) v[i] = i % 3 ? -1.0f : 1.0f;
+    for (int64_t n = 0; n < COUNT(dims); n++) {
+        for (int b = 0; b < 2; b++) {
+            attn_desc d = { 0 };
+            d.batch = d.heads = 1, d.q_len = d.kv_len = ROWS, d.head_dim = dims[n], d.v_dim = 1, d.flags = ATTN_SCALE, d.scale = 4.0f / (float)dims[n], d.backend = "flash";
+            d.q.data = b ? (void *)half[0] : (void *)wide[0], d.k.data = b ? (void *)half[1] : (void *)wide[1], d.q.dtype = d.k.dtype = b ? ATTN_BF16 : ATTN_F32;
+            d.v.data = v, d.o.data = o[b], d.lse = lse[b];
+            assert_ok(attn_forward(&d));
+        }
+        for (int i = 0; i < ROWS; i++)
+            if (!(fabsf(o[1][i] - o[0][i]) <= 1e-4f && fabsf(lse[1][i] - lse[0][i]) <= 1e-4f))
+                fail_msg("%lld dims: o %g, not %g; lse %g, not %g", (long long)dims[n], (double)o[1][i], (double)o[0][i], (double)lse[1][i], (double)lse[0][i]);
+    }
+}
+
 /* scale over softcap is far below what f32 has, products are not: their scores are next to nothing, where tanh has a slope of 1. */
 static void test_slope_of_tiny_scale(void **state)
 {
     enum { KEYS = 3 };
     static const float k[KEYS] = { 0x1p50f, -0x1p50f, 0x1p49f }, v[KEYS] = { 1, 2, -1 }, q[2] = { 0x1p50f, -0x1p50f }, dout[2] = { 1, 0.5f };
     static const char *const all[] = { "reference", "flash", "standard" };
+    static const float of[][2] = { { 0x1p-120f, 0x1p20f }, { 0x1p-110f, 0x1p90f } };     /* scale, softcap: far below, and farther */
     float o[2], lse[2], dq[3][2], dk[3][KEYS], dv[KEYS];
     (void)state;
-    for (int b = 0; b < 3; b++) {
+    for (int n = 0; n < 6; n++) {
+        const int b = n % 3;
         attn_desc d = { 0 };
         attn_grad g = { 0 };
         d.batch = d.heads = d.head_dim = 1, d.q_len = 2, d.kv_len = KEYS, d.threads = 1, d.backend = all[b];
-        d.flags = ATTN_SCALE, d.scale = 0x1p-120f, d.softcap = 0x1p20f;
+        d.flags = ATTN_SCALE, d.scale = of[n / 3][0], d.softcap = of[n / 3][1];
         d.q.data = q, d.k.data = k, d.v.data = v, d.o.data = o, d.lse = lse;
         g.dout.data = dout, g.dq.data = dq[b], g.dk.data = dk[b], g.dv.data = dv;
         assert_ok(attn_forward(&d));
@@ -754,7 +783,7 @@ int main(void)
         cmocka_unit_test(test_huge_sink),       cmocka_unit_test(test_huge_merge),        cmocka_unit_test(test_far_windows),
         cmocka_unit_test(test_exact_scores),      cmocka_unit_test(test_scales_apart),
         cmocka_unit_test(test_steps_of_huge_scores), cmocka_unit_test(test_denormal_values),
-        cmocka_unit_test(test_very_many_dims), cmocka_unit_test(test_saturated_softcap), cmocka_unit_test(test_slope_of_tiny_scale), cmocka_unit_test(test_zero_signs),      cmocka_unit_test(test_constant_values),   cmocka_unit_test(test_constant_gradients),
+        cmocka_unit_test(test_very_many_dims), cmocka_unit_test(test_very_many_dims_of_bf16), cmocka_unit_test(test_saturated_softcap), cmocka_unit_test(test_slope_of_tiny_scale), cmocka_unit_test(test_zero_signs),      cmocka_unit_test(test_constant_values),   cmocka_unit_test(test_constant_gradients),
         cmocka_unit_test(test_long_sequences),  cmocka_unit_test(test_growing_scores),
         cmocka_unit_test(test_contained),         cmocka_unit_test(test_keys_of_infinity),
     };

@@ -252,6 +252,39 @@ static void test_workspace(void **state)
     }
 }
 
+/* The same of few rows of many kv heads, which one unit takes together, and of keys that are split, side by side or one part after the
+ * other, or folded. Keys begin less than a row of heads apart: it is the sizes that count. */
+static void test_workspace_of_gangs(void **state)
+{
+    enum { KEYS = 16500, HEADS = 16, DIM = 16, ROWS = 260, STEP = DIM + 1 };
+    static float cache[KEYS * STEP + HEADS * DIM], q[ROWS * HEADS * DIM], o[ROWS * HEADS * DIM];
+    static const struct { int32_t threads; int64_t kv_heads, group, q_len, kv_len, v_dim; } cases[] = {
+        { 1, 16, 1, 1, 70, 16 },   { 1, 16, 1, 2, 70, 12 },   { 1, 16, 1, 4, 70, 16 }, { 1, 16, 1, 8, 70, 5 },     { 1, 8, 2, 2, 70, 16 },     { 3, 16, 1, 3, 70, 16 },
+        { 1, 16, 1, 4, 2100, 16 }, { 2, 16, 1, 1, 2100, 12 }, { 1, 8, 1, 6, 2100, 5 }, { 1, 16, 1, 2, KEYS, 16 },  { 1, 16, 1, 1, KEYS, 5 },   { 2, 4, 2, 1, KEYS, 16 },
+        { 2, 1, 1, 97, 2100, 16 }, { 3, 1, 1, 100, 4200, 5 }, { 2, 1, 2, 60, 2100, 16 }, { 1, 1, 1, 200, 2100, 16 }, { 1, 1, 1, 250, 2100, 5 }, { 4, 1, 1, 256, 2100, 16 },
+        { 1, 1, 1, 50, 2100, 16 }, { 2, 1, 1, 120, KEYS, 16 },
+    };
+    (void)state;
+    at_end = 1;
+    for (int64_t i = 0; i < COUNT(cache); i++) cache[i] = (float)(i * 7 % 13) / 8;
+    for (int n = 0; n < COUNT(cases); n++) {
+        attn_desc d = { 0 };
+        attn_plan plan;
+        d.threads = cases[n].threads, d.batch = 1, d.kv_heads = cases[n].kv_heads, d.heads = d.kv_heads * cases[n].group;
+        d.q_len = cases[n].q_len, d.kv_len = cases[n].kv_len, d.head_dim = DIM, d.v_dim = cases[n].v_dim;
+        d.q.data = q, d.o.data = o, d.k.data = d.v.data = cache;
+        for (int v = 0; v < 2; v++) {
+            int64_t *stride = v ? d.v.stride : d.k.stride;
+            stride[0] = KEYS * STEP, stride[1] = STEP, stride[2] = DIM;
+        }
+        assert_ok(attn_query(&d, NULL, &plan));
+        const size_t room = (plan.workspace_size + 63) / 64 * 64;
+        d.workspace = guarded_get(room), d.workspace_size = plan.workspace_size;
+        assert_ok(attn_forward(&d));
+        guarded_put(d.workspace, room);
+    }
+}
+
 /* The guard itself works: the byte behind and the byte before cannot be touched. */
 static void test_guard(void **state)
 {
@@ -271,6 +304,6 @@ static void test_guard(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = { cmocka_unit_test(test_guard), cmocka_unit_test(test_convert), cmocka_unit_test(test_caches), cmocka_unit_test(test_planes), cmocka_unit_test(test_append), cmocka_unit_test(test_merge), cmocka_unit_test(test_workspace) };
+    const struct CMUnitTest tests[] = { cmocka_unit_test(test_guard), cmocka_unit_test(test_convert), cmocka_unit_test(test_caches), cmocka_unit_test(test_planes), cmocka_unit_test(test_append), cmocka_unit_test(test_merge), cmocka_unit_test(test_workspace), cmocka_unit_test(test_workspace_of_gangs) };
     return RUN_ROWS(rows, test_row) + cmocka_run_group_tests_name("caches and conversions", tests, NULL, NULL);
 }

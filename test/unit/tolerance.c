@@ -1021,6 +1021,22 @@ static void test_sink_declined(void **state)
     assert_int_equal(told.tiles_f32, H * ROWS * ROWS / 128);
 }
 
+/* Nor has a scale up to 2^-100, or from 2^100 on. */
+static void test_scale_declined(void **state)
+{
+    static const float scales[] = { 0x1p-100f, 0x1p100f, 0x1p120f, -0x1p-3f, 0, 0x1.000002p-100f, 0x1.fffffep99f };
+    (void)state;
+    for (int n = 0; n < COUNT(scales); n++) {
+        attn_plan plan;
+        attn_desc d = make(1, 1024, 1024);
+        d.flags |= ATTN_SCALE, d.scale = scales[n], d.tolerance = 0.01f, d.backend = "adaptive";
+        const attn_status s = attn_query(&d, NULL, &plan);
+        const int told = strstr(plan.why, "adaptive: softcap, bias, mask, ALiBi or an extreme scale\n") != NULL;
+        if (n < 5) assert_int_equal(s, ATTN_ERR_DECLINED);
+        if (told != (n < 5)) fail_msg("scale %g: %s", (double)scales[n], plan.why);
+    }
+}
+
 /* Of what is computed exactly, tiles of 128 keys are told from the first that a row sees, not from the first of all. */
 static void test_told_of_window(void **state)
 {
@@ -1249,7 +1265,7 @@ int main(void)
         cmocka_unit_test(test_worst_keys), cmocka_unit_test(test_columns), cmocka_unit_test(test_left_out_in_turns), cmocka_unit_test(test_hopeless), cmocka_unit_test(test_every_second), cmocka_unit_test(test_without_codes), cmocka_unit_test(test_long_first), cmocka_unit_test(test_sampled_splits), cmocka_unit_test(test_sampled_share), cmocka_unit_test(test_group_units),
         cmocka_unit_test(test_told_by_threads), cmocka_unit_test(test_told_by_many_threads), cmocka_unit_test(test_left_out), cmocka_unit_test(test_few_beside_many), cmocka_unit_test(test_close_errors), cmocka_unit_test(test_within_f16), cmocka_unit_test(test_lse_error), cmocka_unit_test(test_lse_many_keys), cmocka_unit_test(test_absolute_units), cmocka_unit_test(test_padded_units),
         cmocka_unit_test(test_sampled_far), cmocka_unit_test(test_nothing_seen), cmocka_unit_test(test_rising), cmocka_unit_test(test_small_queries),
-        cmocka_unit_test(test_wide_declined), cmocka_unit_test(test_sink_declined), cmocka_unit_test(test_told_of_window), cmocka_unit_test(test_million_keys), cmocka_unit_test(test_host_flushes), cmocka_unit_test(test_why_f64),
+        cmocka_unit_test(test_wide_declined), cmocka_unit_test(test_sink_declined), cmocka_unit_test(test_scale_declined), cmocka_unit_test(test_told_of_window), cmocka_unit_test(test_million_keys), cmocka_unit_test(test_host_flushes), cmocka_unit_test(test_why_f64),
         cmocka_unit_test(test_after_another), cmocka_unit_test(test_even_units), cmocka_unit_test(test_decode_workspace), cmocka_unit_test(test_decode_told), cmocka_unit_test(test_decode_told_by_threads),
     };
     fill_all();
