@@ -319,6 +319,28 @@ static void test_append_tiny(void **state)
         }
     }
 }
+/* A scale follows from its own row alone, of any number of dims: not from the head behind it, which is larger. */
+static void test_append_tail(void **state)
+{
+    enum { DIM = 12 };
+    static const char *const all[] = { "flash", "standard" };
+    static const int32_t types[] = { ATTN_INT8, ATTN_FP8_E4M3 }, used[1] = { 0 };
+    float query[2 * DIM] = { 0 }, out[2 * DIM];
+    (void)state;
+    for (int n = 0; n < 4 * 2 * 2; n++) {
+        double fresh[2 * DIM];
+        unsigned char cache[2][2 * DIM];
+        float scale[2][2];
+        attn_desc d = { 0 };
+        for (int i = 0; i < 2 * DIM; i++) element_put(fresh, n % 4, i, i < DIM ? (i == 5 ? -2 : 1) : 1000);
+        d.batch = d.q_len = d.kv_len = 1, d.heads = 2, d.head_dim = DIM, d.backend = all[n / 4 % 2], d.q.data = query, d.o.data = out, d.seq.used_k = used;
+        d.k.data = cache[0], d.v.data = cache[1], d.k.dtype = d.v.dtype = types[n / 8], d.k.scale = scale[0], d.v.scale = scale[1];
+        d.append.len = 1, d.append.k.data = d.append.v.data = fresh, d.append.k.dtype = d.append.v.dtype = n % 4;
+        d.append.k_cache = cache[0], d.append.v_cache = cache[1], d.append.k_scale = scale[0], d.append.v_scale = scale[1];
+        assert_int_equal(attn_forward(&d), ATTN_OK);
+        for (int i = 0; i < 4; i++) assert_true(scale[i / 2][i % 2] == (i % 2 ? 1000.0f : 2.0f) / (n / 8 ? 448 : 127));
+    }
+}
 static void test_append_bits(void **state)
 {
     enum { T = 3, BYTES = T * D * 8 };
@@ -953,7 +975,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_scale), cmocka_unit_test(test_tiny_scale), cmocka_unit_test(test_softcap), cmocka_unit_test(test_far_sink), cmocka_unit_test(test_lowest_bias),
-        cmocka_unit_test(test_dbias_dropout), cmocka_unit_test(test_dropout_rate), cmocka_unit_test(test_shared_dbias), cmocka_unit_test(test_shared_slot), cmocka_unit_test(test_slots_backwards), cmocka_unit_test(test_append_backwards), cmocka_unit_test(test_append_tiny), cmocka_unit_test(test_append_bits), cmocka_unit_test(test_idle_rotary),
+        cmocka_unit_test(test_dbias_dropout), cmocka_unit_test(test_dropout_rate), cmocka_unit_test(test_shared_dbias), cmocka_unit_test(test_shared_slot), cmocka_unit_test(test_slots_backwards), cmocka_unit_test(test_append_backwards), cmocka_unit_test(test_append_tiny), cmocka_unit_test(test_append_tail), cmocka_unit_test(test_append_bits), cmocka_unit_test(test_idle_rotary),
         cmocka_unit_test(test_sinks_of_heads), cmocka_unit_test(test_empty_sink), cmocka_unit_test(test_no_queries), cmocka_unit_test(test_grouped_dbias), cmocka_unit_test(test_dbias_of_threads), cmocka_unit_test(test_bias_alone), cmocka_unit_test(test_append_scales), cmocka_unit_test(test_traps), cmocka_unit_test(test_infinite_sink),
         cmocka_unit_test(test_huge), cmocka_unit_test(test_many_iterations), cmocka_unit_test(test_freed_pages),
         cmocka_unit_test(test_workspace), cmocka_unit_test(test_unused_stride), cmocka_unit_test(test_million_keys), cmocka_unit_test(test_refused), cmocka_unit_test(test_unit_ends), cmocka_unit_test(test_drawn_ends),

@@ -672,6 +672,63 @@ static void test_told_by_many_threads(void **state)
     assert_memory_equal(&told[0], &told[1], sizeof told[0]);
 }
 
+/* What P in bf16 costs a row is in its certificate, to the bit: 2^-8 of the largest |v| that it sees, of a row that sees what is not finite 0.
+ * P is rounded from a tolerance of 0.004 on, of no absolute one. */
+static void test_certs_of_rounding(void **state)
+{
+    enum { ROWS = 150, KEYS = 200, HEADS = 6, KV = 3, DIM = 8 };
+    static const struct { uint32_t flags; int64_t left, right; } cases[] = {
+        { 0, 0, 0 }, { ATTN_CAUSAL, 0, 0 }, { ATTN_CAUSAL | ATTN_WINDOW_LEFT, 37, 0 }, { ATTN_WINDOW_LEFT | ATTN_WINDOW_RIGHT, 5, 9 }, { ATTN_WINDOW_LEFT, 150, 0 },
+        { ATTN_CAUSAL | ATTN_TOP_LEFT, 0, 0 }, { ATTN_CAUSAL | ATTN_WINDOW_LEFT | ATTN_TOP_LEFT, 90, 0 } };
+    static uint16_t q[ROWS * HEADS * DIM], k[KEYS * KV * DIM], v[KEYS * KV * DIM], o[ROWS * HEADS * DIM];
+    static float cert[ROWS * HEADS];
+    static const int32_t used[1] = { ROWS - 3 };
+    uint64_t r = 5;
+    (void)state;
+    for (int64_t i = 0; i < COUNT(q); i++) element_put(q, ATTN_BF16, i, random_gauss(&r));
+    for (int64_t i = 0; i < COUNT(k); i++) element_put(k, ATTN_BF16, i, random_gauss(&r)), element_put(v, ATTN_BF16, i, random_gauss(&r) * (i / (KV * DIM) == 30 ? 100 : 1));
+    element_put(v, ATTN_BF16, 120 * KV * DIM + DIM + 2, INFINITY);              /* of one head */
+    for (int n = 0; n < COUNT(cases) * 2; n++) {
+        attn_desc d = make(1, ROWS, KEYS);
+        attn_plan plan;
+        attn_statistics told[2];
+        d.heads = HEADS, d.kv_heads = KV, d.head_dim = DIM, d.q.data = q, d.k.data = k, d.v.data = v, d.o.data = o, d.threads = 1 + n % 3;
+        d.q.dtype = d.k.dtype = d.v.dtype = d.o.dtype = ATTN_BF16, d.flags = cases[n / 2].flags, d.window_left = cases[n / 2].left, d.window_right = cases[n / 2].right;
+        if (n % 2) d.seq.used_q = used;
+        assert_ok(attn_query(&d, NULL, &plan));
+        const int can = strstr(plan.kernel, "p_bf16") != NULL;
+        d.tolerance = nextafterf(0.004f, 0);
+        assert_ok(attn_query(&d, NULL, &plan));
+        assert_null(strstr(plan.kernel, "p_bf16"));
+        d.flags |= ATTN_TOLERANCE_ABSOLUTE, d.tolerance = 0.01f;
+        assert_ok(attn_query(&d, NULL, &plan));
+        assert_null(strstr(plan.kernel, "p_bf16"));
+        d.flags &= ~(uint32_t)ATTN_TOLERANCE_ABSOLUTE, d.tolerance = 0.004f;
+        assert_ok(attn_query(&d, NULL, &plan));
+        assert_int_equal(strstr(plan.kernel, "p_bf16") != NULL, can);
+        d.cert = cert, d.statistics = &told[0];
+        assert_ok(attn_forward(&d));
+        const int64_t rows = n % 2 ? used[0] : ROWS, offset = d.flags & ATTN_TOP_LEFT ? 0 : KEYS - rows;
+        double all = 0;
+        for (int64_t h = 0; h < HEADS; h++)
+            for (int64_t i = 0; i < ROWS; i++) {
+                double seen = 0;
+                for (int64_t j = 0; j < KEYS && i < rows; j++) {
+                    if ((d.flags & ATTN_CAUSAL && j > i + offset) || (d.flags & ATTN_WINDOW_LEFT && j < i + offset - d.window_left) ||
+                        (d.flags & ATTN_WINDOW_RIGHT && j > i + offset + d.window_right)) continue;
+                    for (int64_t c = 0; c < DIM; c++) seen = fmax(seen, fabs(element_get(v, ATTN_BF16, (j * KV + h / 2) * DIM + c)));
+                }
+                const double want = can && seen < 1e30 ? seen / 256 : 0;
+                all = fmax(all, want);
+                if ((double)cert[h * ROWS + i] != want) fail_msg("case %d, head %d, row %d: %g, not %g", n, (int)h, (int)i, (double)cert[h * ROWS + i], want);
+            }
+        assert_true((double)told[0].largest_cert == all);
+        d.cert = NULL, d.statistics = &told[1];
+        assert_ok(attn_forward(&d));
+        assert_memory_equal(&told[0], &told[1], sizeof told[0]);
+    }
+}
+
 /* Keys left out of more keys than are summed at once, which are folded in f64; and rows and keys whose codes all are the largest there are. */
 static void test_left_out(void **state)
 {
@@ -1265,7 +1322,7 @@ int main(void)
         cmocka_unit_test(test_worst_keys), cmocka_unit_test(test_columns), cmocka_unit_test(test_left_out_in_turns), cmocka_unit_test(test_hopeless), cmocka_unit_test(test_every_second), cmocka_unit_test(test_without_codes), cmocka_unit_test(test_long_first), cmocka_unit_test(test_sampled_splits), cmocka_unit_test(test_sampled_share), cmocka_unit_test(test_group_units),
         cmocka_unit_test(test_told_by_threads), cmocka_unit_test(test_told_by_many_threads), cmocka_unit_test(test_left_out), cmocka_unit_test(test_few_beside_many), cmocka_unit_test(test_close_errors), cmocka_unit_test(test_within_f16), cmocka_unit_test(test_lse_error), cmocka_unit_test(test_lse_many_keys), cmocka_unit_test(test_absolute_units), cmocka_unit_test(test_padded_units),
         cmocka_unit_test(test_sampled_far), cmocka_unit_test(test_nothing_seen), cmocka_unit_test(test_rising), cmocka_unit_test(test_small_queries),
-        cmocka_unit_test(test_wide_declined), cmocka_unit_test(test_sink_declined), cmocka_unit_test(test_scale_declined), cmocka_unit_test(test_told_of_window), cmocka_unit_test(test_million_keys), cmocka_unit_test(test_host_flushes), cmocka_unit_test(test_why_f64),
+        cmocka_unit_test(test_wide_declined), cmocka_unit_test(test_sink_declined), cmocka_unit_test(test_scale_declined), cmocka_unit_test(test_certs_of_rounding), cmocka_unit_test(test_told_of_window), cmocka_unit_test(test_million_keys), cmocka_unit_test(test_host_flushes), cmocka_unit_test(test_why_f64),
         cmocka_unit_test(test_after_another), cmocka_unit_test(test_even_units), cmocka_unit_test(test_decode_workspace), cmocka_unit_test(test_decode_told), cmocka_unit_test(test_decode_told_by_threads),
     };
     fill_all();
