@@ -398,6 +398,31 @@ static void test_pool_mode(void **state)
     assert_memory_equal(merged[1], merged[0], sizeof merged[0]);
 }
 
+/* A sum is rounded once: a part alone, of f64, becomes what attn_convert makes of it. */
+static void test_rounded_once(void **state)
+{
+    enum { N = 70 };
+    static const int types[] = { ATTN_F32, ATTN_F16, ATTN_BF16 };
+    double part[N];
+    const float lse[1] = { 0.5f }, *lses[1] = { lse };
+    (void)state;
+    for (int i = 0; i < N; i++) part[i] = (1 + ldexp(1, -(i % 7 == 0 ? 24 : i % 7 < 4 ? 11 : 8)) + ldexp(i % 2 ? 1 : -1, -40)) * (i % 3 ? 1 : -1);
+    for (int t = 0; t < 3; t++) {
+        float want[N], got[N];
+        const int64_t shape[4] = { 1, 1, 1, N };
+        attn_in in = { 0 };
+        attn_out out = { 0 };
+        attn_desc d = { 0 };
+        memset(want, 0, sizeof want), memset(got, 0, sizeof got);
+        in.data = part, in.dtype = ATTN_F64;
+        out.data = want, out.dtype = types[t];
+        assert_ok(attn_convert(shape, in, out, NULL));
+        d.batch = d.q_len = d.kv_len = d.heads = d.head_dim = 1, d.v_dim = N, d.o.data = got, d.o.dtype = types[t];
+        assert_ok(attn_merge(&d, 1, &in, lses));
+        assert_memory_equal(got, want, sizeof want);
+    }
+}
+
 /* A sink of infinity or NaN: the lse of a row of empty parts is the sink; of one that has keys it is no number. */
 static void test_infinite_sink(void **state)
 {
@@ -424,7 +449,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_overlap), cmocka_unit_test(test_small_parts), cmocka_unit_test(test_merge_mode), cmocka_unit_test(test_query_mode), cmocka_unit_test(test_convert_mode), cmocka_unit_test(test_append_mode),
-        cmocka_unit_test(test_pool_mode), cmocka_unit_test(test_infinite_sink),
+        cmocka_unit_test(test_pool_mode), cmocka_unit_test(test_rounded_once), cmocka_unit_test(test_infinite_sink),
     };
     return RUN_ROWS(cases, test_merge) + cmocka_run_group_tests_name("merge", tests, NULL, NULL);
 }

@@ -614,6 +614,40 @@ static void test_skipped(void **unused)
     }
     assert_true(mass[0] > 0 && mass[0] == mass[1]);
 }
+/* ---- how many rows a sequence has says its own length, not the bound of all; of more than are decoded the statistics say so. A row that is
+ * computed again, for a scale that it alone sees, leaves out no tile ---- */
+static void test_rows_by_length(void **unused)
+{
+    enum { KEYS = 2048, DIM = 64, MOST = 16 };
+    static char codes[2][(KEYS * DIM + HALF - 1) / HALF * PIECE];
+    static float scale[2][KEYS], q[MOST * DIM], o[MOST * DIM];
+    static const int32_t cu[2] = { 0, 1 }, one[1] = { 1 }, all[1] = { MOST };
+    (void)unused;
+    for (int64_t i = 0; i < MOST * DIM; i++) q[i] = 1;
+    for (int64_t j = 0; j < KEYS; j++) {
+        scale[0][j] = scale[1][j] = 0.225f;
+        for (int64_t e = 0; e < DIM; e++) element_put(codes[0], ATTN_INT16, j * DIM + e, j < 128 ? 0 : -7), element_put(codes[1], ATTN_INT16, j * DIM + e, (double)(j * e % 200) - 100);
+    }
+    for (int n = 0; n < 4; n++) {
+        attn_statistics told;
+        attn_desc d = decoded(KEYS, q, codes[0], codes[1], scale[0], scale[1], o);
+        d.q_len = n < 3 ? MOST : 2, d.statistics = &told;
+        if (n == 0) d.seq.cu_q = cu, d.seq.total_q = 1;
+        if (n == 1) d.seq.used_q = one;
+        if (n == 2) d.seq.used_q = all;
+        if (n == 3) d.flags = ATTN_CAUSAL, scale[1][KEYS - 1] = NAN;
+        assert_ok(attn_forward(&d));
+        if (n == 2) {
+            assert_string_equal(told.why, "fewer keys, or more rows for so many dims, than high bytes pay for");
+            assert_true(told.bytes == 0);
+            continue;
+        }
+        assert_string_equal(told.why, "");
+        assert_true(told.bytes > 0 && told.rows_redone == (n == 3));
+        assert_int_equal(told.tiles_skipped, KEYS / 128 - 1);
+    }
+}
+
 /* Weights that lie half between their codes, times values that lie half between their high bytes, off to the same side: 8 keys
  * weigh 15 times as much as the others, whose weights have codes of a fifteenth of the largest. */
 static void test_weights_between_codes(void **unused)
@@ -1033,6 +1067,6 @@ int main(void)
 {
     const struct CMUnitTest tests[] = { cmocka_unit_test(test_codes), cmocka_unit_test(test_layouts), cmocka_unit_test(test_append), cmocka_unit_test(test_overlap),
         cmocka_unit_test(test_across), cmocka_unit_test(test_scales), cmocka_unit_test(test_after_longer), cmocka_unit_test(test_signs), cmocka_unit_test(test_strides_of_scales), cmocka_unit_test(test_windows), cmocka_unit_test(test_scales_seen), cmocka_unit_test(test_worst_key), cmocka_unit_test(test_far_key), cmocka_unit_test(test_far_maximum), cmocka_unit_test(test_window), cmocka_unit_test(test_padding), cmocka_unit_test(test_many_keys), cmocka_unit_test(test_skipped), cmocka_unit_test(test_bad_row), cmocka_unit_test(test_kept_heads), cmocka_unit_test(test_room_of_threads), cmocka_unit_test(test_behind_the_last), cmocka_unit_test(test_one_of_two), cmocka_unit_test(test_all_read), cmocka_unit_test(test_within_f16), cmocka_unit_test(test_told), cmocka_unit_test(test_exact_cert), cmocka_unit_test(test_absolute), cmocka_unit_test(test_rows_for_dims),
-        cmocka_unit_test(test_weights_between_codes), cmocka_unit_test(test_sums_of_many_dims), cmocka_unit_test(test_chunks_left_out), cmocka_unit_test(test_light_among_heavy) };
+        cmocka_unit_test(test_rows_by_length), cmocka_unit_test(test_weights_between_codes), cmocka_unit_test(test_sums_of_many_dims), cmocka_unit_test(test_chunks_left_out), cmocka_unit_test(test_light_among_heavy) };
     return cmocka_run_group_tests_name("planes", tests, NULL, NULL);
 }

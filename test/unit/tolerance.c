@@ -672,6 +672,57 @@ static void test_told_by_many_threads(void **state)
     assert_memory_equal(&told[0], &told[1], sizeof told[0]);
 }
 
+/* A backend that is named keeps a tolerance exactly: every cert is 0, whatever was there, and the statistics say who computed. */
+static void test_other_named(void **state)
+{
+    enum { N = 768, DIM = 32 };
+    static const char *const names[] = { "flash", "standard", "reference" };
+    static float o[N * H * DIM], cert[N * H];
+    (void)state;
+    for (int b = 0; b < 3; b++) {
+        attn_statistics told;
+        attn_desc d = make(1, N, N);
+        d.head_dim = DIM, d.backend = "adaptive", d.tolerance = 0.01f;
+        if (no_products(&d)) skip();
+        memset(&told, 0x55, sizeof told);
+        for (int i = 0; i < N * H; i++) cert[i] = 7;
+        d.backend = names[b], d.o.data = o, d.cert = cert, d.statistics = &told;
+        assert_ok(attn_forward(&d));
+        for (int i = 0; i < N * H; i++) assert_true(cert[i] == 0);
+        assert_true(told.tiles_f32 == H * N * N / 128 && told.rows == N * H && told.tiles_int16 == 0 && told.largest_cert == 0 && told.mass_skipped == 0);
+        d.backend = NULL;
+        attn_plan plan;
+        assert_ok(attn_query(&d, NULL, &plan));
+        if (!strcmp(plan.backend, "adaptive")) assert_string_equal(told.why, "another backend was named");
+    }
+}
+
+/* Tiles are left out of those that a row sees, which others of its unit see more of; a row that is computed again leaves none out. */
+static void test_tiles_of_causal(void **state)
+{
+    enum { ROWS = 1024, KEYS = 4096, DIM = 64 };
+    static float q[ROWS * DIM], k[KEYS * DIM], v[KEYS * DIM], o[ROWS * DIM];
+    uint64_t r = 6;
+    (void)state;
+    for (int64_t i = 0; i < COUNT(q); i++) q[i] = 1;
+    for (int64_t i = 0; i < KEYS * DIM; i++) {
+        const float x = (float)random_gauss(&r);
+        k[i] = i / DIM < 128 ? 2 : -1 + x / 16, v[i] = x;
+    }
+    for (int again = 0; again < 2; again++) {
+        attn_statistics told;
+        attn_desc d = make(1, ROWS, KEYS);
+        d.heads = d.kv_heads = 1, d.head_dim = DIM, d.q.data = q, d.k.data = k, d.v.data = v, d.o.data = o, d.flags = ATTN_CAUSAL;
+        d.backend = "adaptive", d.tolerance = 0.01f, d.statistics = &told;
+        if (again) v[(KEYS - 1) * DIM] = 1e16f;         /* a number without a code, which the last row sees */
+        if (no_products(&d)) skip();
+        assert_ok(attn_forward(&d));
+        if (told.tiles_skipped == 0) skip();            /* integers are said to cost less */
+        assert_int_equal(told.rows_redone, again);
+        assert_true(told.tiles_skipped == told.tiles_f32 - ROWS - again * (KEYS / 128 - 1));
+    }
+}
+
 /* What P in bf16 costs a row is in its certificate, to the bit: 2^-8 of the largest |v| that it sees, of a row that sees what is not finite 0.
  * P is rounded from a tolerance of 0.004 on, of no absolute one. */
 static void test_certs_of_rounding(void **state)
@@ -1322,7 +1373,7 @@ int main(void)
         cmocka_unit_test(test_worst_keys), cmocka_unit_test(test_columns), cmocka_unit_test(test_left_out_in_turns), cmocka_unit_test(test_hopeless), cmocka_unit_test(test_every_second), cmocka_unit_test(test_without_codes), cmocka_unit_test(test_long_first), cmocka_unit_test(test_sampled_splits), cmocka_unit_test(test_sampled_share), cmocka_unit_test(test_group_units),
         cmocka_unit_test(test_told_by_threads), cmocka_unit_test(test_told_by_many_threads), cmocka_unit_test(test_left_out), cmocka_unit_test(test_few_beside_many), cmocka_unit_test(test_close_errors), cmocka_unit_test(test_within_f16), cmocka_unit_test(test_lse_error), cmocka_unit_test(test_lse_many_keys), cmocka_unit_test(test_absolute_units), cmocka_unit_test(test_padded_units),
         cmocka_unit_test(test_sampled_far), cmocka_unit_test(test_nothing_seen), cmocka_unit_test(test_rising), cmocka_unit_test(test_small_queries),
-        cmocka_unit_test(test_wide_declined), cmocka_unit_test(test_sink_declined), cmocka_unit_test(test_scale_declined), cmocka_unit_test(test_certs_of_rounding), cmocka_unit_test(test_told_of_window), cmocka_unit_test(test_million_keys), cmocka_unit_test(test_host_flushes), cmocka_unit_test(test_why_f64),
+        cmocka_unit_test(test_wide_declined), cmocka_unit_test(test_sink_declined), cmocka_unit_test(test_scale_declined), cmocka_unit_test(test_certs_of_rounding), cmocka_unit_test(test_other_named), cmocka_unit_test(test_tiles_of_causal), cmocka_unit_test(test_told_of_window), cmocka_unit_test(test_million_keys), cmocka_unit_test(test_host_flushes), cmocka_unit_test(test_why_f64),
         cmocka_unit_test(test_after_another), cmocka_unit_test(test_even_units), cmocka_unit_test(test_decode_workspace), cmocka_unit_test(test_decode_told), cmocka_unit_test(test_decode_told_by_threads),
     };
     fill_all();
