@@ -8232,12 +8232,13 @@ static void gpu_relax(gpu_visit *v) {
     if (!v->relaxed) (void)hipGetLastError();
 }
 static void gpu_tighten(gpu_visit *v) {
-    if (v->relaxed) (void)hipThreadExchangeStreamCaptureMode(&v->mode);
+    if (v->relaxed && hipThreadExchangeStreamCaptureMode(&v->mode) != hipSuccess)
+        (void)hipGetLastError();
     v->relaxed = 0;
 }
 static void gpu_leave(gpu_visit *v) {
     gpu_tighten(v);
-    if (v->changed) (void)hipSetDevice(v->before);
+    if (v->changed && hipSetDevice(v->before) != hipSuccess) (void)hipGetLastError();
 }
 
 /* *yes: p is memory of the device (managed memory is); or, with any_device, memory that the

@@ -334,7 +334,9 @@ static void every_call_fails(const proof_case *c, const attn_desc *d, const attn
             hip_fail_at = before + n;
             attn_status s = g ? attn_backward(d, g) : attn_forward(d);
             const int reached = hip_calls >= hip_fail_at;
+            const hipError_t left = hipGetLastError();
             hip_fail_at = 0;
+            CHECK(left == hipSuccess, "call %lld of them fails: the caller's next check meets '%s'", (long long)n, hipGetErrorString(left));
             if (!reached) { CHECK(!s, "no call failed: %s", d->message); break; }
             CHECK(n < 500, "no end of calls");
             if (!s) {                                    /* its failure does not matter, such as that of a timing event */
@@ -346,7 +348,6 @@ static void every_call_fails(const proof_case *c, const attn_desc *d, const attn
             if (s == ATTN_ERR_GPU)
                 CHECK(strstr(d->message, hipGetErrorString((hipError_t)hip_fail_error)), "the message lacks HIP's text: '%s'", d->message);
             if (!(d->flags & ATTN_DEVICE)) CHECK(outputs_untouched(c), "call %lld fails, an output was written", (long long)n);
-            (void)hipGetLastError();
         }
         if (!(d->flags & ATTN_DEVICE)) proof_reset((proof_case *)(uintptr_t)c);
     }

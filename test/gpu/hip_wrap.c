@@ -62,19 +62,23 @@ static void waited(const char *function) {
     } else if (strstr(function, "Synchronize")) __atomic_store_n(&copies, 0, __ATOMIC_RELAXED);
 }
 
+/* the linker's names of a call, which on CUDA is a macro */
+#define JOINED(a, b) a##b
+#define REAL(f) JOINED(__real_, f)
+#define WRAP(f) JOINED(__wrap_, f)
+
+/* What fails leaves an error behind, as the runtime's own calls do: that there is no device -1. */
+hipError_t REAL(hipSetDevice)(int n);
 static int fails(const char *function) {
     waited(function);
-    return __atomic_add_fetch(&hip_calls, 1, __ATOMIC_RELAXED) == hip_fail_at || !strcmp(function, hip_fail_function) || refused(function) || spoils(function);
+    if (__atomic_add_fetch(&hip_calls, 1, __ATOMIC_RELAXED) != hip_fail_at && strcmp(function, hip_fail_function) && !refused(function) && !spoils(function)) return 0;
+    if (strcmp(function, "hipPeekAtLastError")) (void)REAL(hipSetDevice)(-1);
+    return 1;
 }
 static hipError_t alive(hipError_t e, int change) {
     if (e == hipSuccess) __atomic_add_fetch(&hip_alive, change, __ATOMIC_RELAXED);
     return e;
 }
-
-/* the linker's names of a call, which on CUDA is a macro */
-#define JOINED(a, b) a##b
-#define REAL(f) JOINED(__real_, f)
-#define WRAP(f) JOINED(__wrap_, f)
 
 /* PARAMETERS and ARGUMENTS are in parentheses. MAKE: one thing more is alive. DROP: one less; freeing NULL is not counted, and a
  * freeing call never fails. CALL: neither. */
