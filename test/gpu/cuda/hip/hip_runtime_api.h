@@ -21,6 +21,8 @@ typedef enum cudaStreamCaptureMode cudaStreamCaptureMode;
 #define hipFuncSetAttribute cudaFuncSetAttribute
 #define hipHostRegister cudaHostRegister
 #define hipHostUnregister cudaHostUnregister
+#define hipMallocManaged cudaMallocManaged
+#define hipMemAttachGlobal cudaMemAttachGlobal
 #define hipMemcpy cudaMemcpy
 #define hipMemcpy2DAsync cudaMemcpy2DAsync
 #define hipStreamCreate cudaStreamCreate
