@@ -2516,6 +2516,46 @@ static void backward_beyond_tiles(void) {
         free(was), proof_free(&c);
     }
 }
+/* Rows of the scalar kernel: each key has a dropped word of its own, and what is left of long sums follows a maximum that grows far at their end. */
+static void scalar_rows(void) {
+    registered();
+    for (int n = 0; n < 2; n++) {
+        enum { K = 4000, D = 264 };
+        proof_case c;
+        shape(&c, 1, n ? 1 : 5, n ? K : 70, n ? 1 : 2, 1, D, 8, ATTN_F32);
+        c.d.dropout = n ? 1e-6f : 0.3f, c.d.seed = 7;    /* and no key goes into parts */
+        bind(&c);
+        if (n) {                                         /* 20 above the others, which are alike but for their last bits */
+            for (int e = 0; e < D; e++) element_put((void *)(uintptr_t)c.d.q.data, ATTN_F32, e, e ? 0.01 * (e % 7 - 3) : 4);
+            for (int64_t j = 0; j < K; j++) element_put((void *)(uintptr_t)c.d.k.data, ATTN_F32, j * D, j == K - 5 ? 80 : 0);
+            proof_freeze(&c);
+        }
+        agrees(&c, n ? "long sums" : "dropout");
+        proof_free(&c);
+    }
+}
+/* What is infinite times a bias or a distance hides, and the largest f64 does not. */
+static void infinite_multipliers(void) {
+    registered();
+    for (int n = 0; n < 6; n++) {
+        proof_case c;
+        shape(&c, 1, 5, 9, 2, 1, n % 2 ? 300 : 64, 0, ATTN_F32);
+        attn_desc *d = &c.d;
+        proof_draw draw = plain_draw();
+        draw.alibi = n / 2 == 0;
+        if (n / 2 == 0) d->flags |= ATTN_OFFSET, d->offset = 100;      /* no distance is 0 */
+        else c.features |= PROOF_BIAS, d->bias.dtype = n / 2 == 1 ? ATTN_F32 : ATTN_F64;
+        proof_bind_all(&c, &draw);
+        for (int i = 0; i < 2 * 5 * 9 && n / 2; i++) element_put((void *)(uintptr_t)d->bias.data, d->bias.dtype, i, n / 2 == 1 ? -1 : -1.6e308);
+        float *const infinite = proof_floats(&c, 2, 1);
+        infinite[0] = 0.5f, infinite[1] = INFINITY;
+        if (n / 2 == 0) d->alibi = infinite;
+        d->bias_scale = n / 2 == 1 ? infinite : NULL;
+        proof_freeze(&c);
+        agrees(&c, n / 2 == 0 ? "infinite slopes" : n / 2 == 1 ? "infinite multipliers" : "the largest f64");
+        proof_free(&c);
+    }
+}
 /* Sinks, slopes and multipliers of heads that go to the device in pieces; so many heads that they have more room than kv heads; and room for dsink. */
 static void numbers_of_heads(void) {
     registered();
@@ -3477,6 +3517,39 @@ static void parts_by_one_array(void) {
         proof_free(&c);
     }
 }
+/* Values that are not finite, in other dims of a key far behind and in the last key that a row sees: each reaches the rows that see it. */
+static void spoiled_apart(void) {
+    static const int32_t dtype[] = {ATTN_F16, ATTN_BF16, ATTN_F32};
+    registered();
+    for (int n = 0; n < 6; n++) {
+        static const struct { int key, dim; } at[] = {{5, 3}, {30, 9}, {41, 10}, {62, 31}};
+        proof_case c;
+        shape(&c, 1, 63, 63, 1, 1, 32, 0, dtype[n % 3]);
+        c.d.flags = n / 3 ? ATTN_CAUSAL : 0;
+        bind(&c);
+        for (size_t i = 0; i < sizeof at / sizeof *at; i++) element_put((void *)(uintptr_t)c.d.v.data, dtype[n % 3], at[i].key * 32 + at[i].dim, (double)float_of(0x7fc00000));
+        proof_freeze(&c);
+        agrees_both(&c, "spoiled values apart");
+        proof_free(&c);
+    }
+}
+/* A row's place that is the largest number stays there as rows go on, and so does its window's first key; in parts and backward too. */
+static void saturated_windows(void) {
+    registered();
+    for (int n = 0; n < 10; n++) {
+        const int back = n >= 6, K = n % 2 && !back ? 300 : 9, type = n % 3 == 1 ? ATTN_F32 : built(ATTN_F16) ? ATTN_F16 : ATTN_BF16;
+        proof_case c;
+        shape(&c, 1, 6, K, 2, 1, n % 3 == 2 ? 300 : 64, 0, type);
+        c.d.flags = ATTN_WINDOW_LEFT | ATTN_OFFSET, c.d.offset = INT64_MAX - 2, c.d.window_left = c.d.offset - (K - 5);
+        proof_draw draw = back ? grad_draw(&c, type) : plain_draw();
+        proof_bind_all(&c, &draw);
+        if (back) {
+            solved(&c);
+            agrees_backward(&c, "saturated windows");
+        } else agrees_both(&c, "saturated windows");
+        proof_free(&c);
+    }
+}
 /* Masks, biases, slopes and dropout of few rows against many keys, of the types that a decode reads and of q's own. */
 static void parts_masked(void) {
     const int32_t half = built(ATTN_F16) ? ATTN_F16 : ATTN_BF16, types[][2] = {{ATTN_F32, ATTN_F32}, {half, half}, {ATTN_BF16, ATTN_INT8}, {half, ATTN_FP8_E4M3}};
@@ -3488,6 +3561,7 @@ static void parts_masked(void) {
         attn_desc *d = &c.d;
         proof_draw draw = plain_draw();
         d->k.dtype = d->v.dtype = types[n % 4][1], d->o.dtype = ATTN_F32;
+        if (n >= 10) d->v.dtype = ATTN_F32;              /* which none decodes beside codes of k */
         if (n % 3 == 0) c.features |= PROOF_MASK, d->mask.dtype = ATTN_BOOL;
         if (n % 3 == 1) draw.alibi = 1;
         if (n % 3 == 2) d->dropout = 0.25f, d->seed = 3;
@@ -4139,10 +4213,10 @@ static const struct { const char *name; void (*body)(void); const char *variable
     SIMULATED(nan_costs, "HIPSIM_REPORT", "a file"), TEST(full_nan), TEST(spoiled_beside_sink), TEST(far_keys), TEST(long_sums), TEST(equal_products), TEST(many_lengths), TEST(large_and_even), TEST(small_weights), TEST(light_weights), TEST(unaligned_bits), TEST(largest_scores), TEST(scores_of_any_f32), TEST(small_lse), TEST(one_large_query), TEST(as_many_as_may_be), TEST(launches_end_below_2_32), TEST(many_sequences), TEST(climbing_scores), TEST(output_types), TEST(no_query), TEST(odd_strides_of_one), TEST(all_lengths), TEST(no_code),
     WITH(far_apart, "HIPSIM_POISON", "0"), WITH(far_apart_gradients, "HIPSIM_POISON", "0"),
     TEST(backward_agrees), TEST(backward_stays), TEST(backward_pointers), TEST(backward_workspaces), TEST(backward_bias_shapes), TEST(backward_of_nothing), TEST(backward_sink_of_nothing), TEST(backward_spoiled), TEST(backward16_agrees), TEST(backward16_spoiled), TEST(backward16_spoiled_wide), TEST(backward16_range), TEST(backward16_ends), TEST(backward16_largest), TEST(backward16_mean), TEST(backward_far), TEST(backward_any_lse), TEST(backward_cancelling), TEST(far_windows), TEST(hidden_by_f64), TEST(backward_one_above),
-    TEST(backward_long_sums), TEST(backward_invariant), TEST(backward_pieces), TEST(numbers_of_heads), TEST(backward_beyond_tiles), WITH(unordered_pieces, "HIPSIM_DEFER", "3"), TEST(backward_garbage), TEST(backward_wide), TEST(failing_backward_host), TEST(failing_backward_device),
+    TEST(backward_long_sums), TEST(backward_invariant), TEST(backward_pieces), TEST(scalar_rows), TEST(infinite_multipliers), TEST(numbers_of_heads), TEST(backward_beyond_tiles), WITH(unordered_pieces, "HIPSIM_DEFER", "3"), TEST(backward_garbage), TEST(backward_wide), TEST(failing_backward_host), TEST(failing_backward_device),
     TEST(cache_bytes), TEST(shared_slots), TEST(garbage_pages), TEST(spoiled_codes), TEST(cache_pointers), TEST(pointers_of_nothing), TEST(failing_append_host), TEST(failing_append_device), TEST(beside_a_capture), TEST(kept_memory_goes),
     TEST(merge_bits), TEST(merge_refused), TEST(joined_rows), WITH(empty_copy, "HIPSIM_DEFER", "3"),
-    TEST(parts_agree), TEST(scales_apart), TEST(shared_rows), TEST(pages_beyond_2_32), TEST(backward_backwards), TEST(gradients_of_their_own_types), TEST(few_rows_unaligned), TEST(packed_append), TEST(bias_of_its_own_type), TEST(parts_by_one_array), TEST(parts_in_turns), TEST(parts_of_pages), TEST(parts_masked), TEST(laid_out_whole), TEST(parts_appended), TEST(parts_anywhere), TEST(parts_spoiled), TEST(parts_peaks), TEST(parts_invariant), TEST(parts_workspace), TEST(parts_garbage), TEST(parts_pages), TEST(laid_out), TEST(graphs),
+    TEST(parts_agree), TEST(scales_apart), TEST(shared_rows), TEST(pages_beyond_2_32), TEST(backward_backwards), TEST(gradients_of_their_own_types), TEST(few_rows_unaligned), TEST(packed_append), TEST(bias_of_its_own_type), TEST(parts_by_one_array), TEST(parts_in_turns), TEST(parts_of_pages), TEST(parts_masked), TEST(spoiled_apart), TEST(saturated_windows), TEST(laid_out_whole), TEST(parts_appended), TEST(parts_anywhere), TEST(parts_spoiled), TEST(parts_peaks), TEST(parts_invariant), TEST(parts_workspace), TEST(parts_garbage), TEST(parts_pages), TEST(laid_out), TEST(graphs),
 };
 enum { TESTS = sizeof tests / sizeof *tests };
 
