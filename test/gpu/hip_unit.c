@@ -676,6 +676,37 @@ static void cpu_and_gpu(proof_case *c, const char *what) {
     proof_reset(c);
     proof_answer_free(&a);
 }
+/* Tokens of k, of v or of both that lie backwards in memory, each row at a multiple of 16 bytes: the bits of those that lie forwards. */
+static void tokens_backwards(void) {
+    registered();
+    for (int n = 0; n < 12; n++) {
+        enum { K = 150 };
+        static const int64_t dims[] = {32, 64, 128, 256};
+        const int64_t row = dims[n / 3] * 2;
+        proof_case c;
+        hip_place p;
+        char *back[2] = {NULL, NULL};
+        shape(&c, 1, 20, K, 1, 1, dims[n / 3], 0, built(ATTN_F16) ? ATTN_F16 : ATTN_BF16);
+        bind(&c);
+        CHECK(!proof_call(&c, 0), "%s", c.message);
+        char *want = outputs(&c, outputs(&c, NULL)), *got = outputs(&c, NULL);
+        proof_reset(&c);
+        hip_place_make(&c, &p, 0);
+        attn_in *const in[] = {&p.d.k, &p.d.v};
+        for (int i = 0; i < 2; i++) {
+            if (n % 3 == 1 - i) continue;
+            hip_must(hipMalloc((void **)&back[i], (size_t)(K * row)), "hipMalloc");
+            for (int64_t j = 0; j < K; j++) hip_must(hipMemcpy(back[i] + (K - 1 - j) * row, (const char *)in[i]->data + j * row, (size_t)row, hipMemcpyDeviceToDevice), "hipMemcpy");
+            in[i]->data = back[i] + (K - 1) * row, in[i]->stride[0] = K * row / 2, in[i]->stride[1] = -row / 2, in[i]->stride[2] = row / 2;
+        }
+        CHECK(!attn_forward(&p.d), "%s", c.message);
+        hip_place_fetch(&c, &p);
+        CHECK(!memcmp(outputs(&c, got), want, outputs_size(&c)), "%lld dims, %s: other bits than forwards", (long long)dims[n / 3], n % 3 == 0 ? "k" : n % 3 == 1 ? "v" : "k and v");
+        for (int i = 0; i < 2; i++) hip_must(hipFree(back[i]), "hipFree");
+        hip_place_free(&c, &p);
+        free(want), free(got), proof_free(&c);
+    }
+}
 static void every_layout(void) {
     static const int32_t dtype[] = {ATTN_F16, ATTN_BF16, ATTN_F32};
     enum { B = 2, Q = 37, K = 70, H = 4, KVH = 2, D = 40, DV = 24 };
@@ -2556,6 +2587,24 @@ static void infinite_multipliers(void) {
         proof_free(&c);
     }
 }
+/* A dlse far larger than what dout and v make: f16's gradients reach no infinity. */
+static void backward16_far_dlse(void) {
+    registered();
+    for (int n = 0; n < 8; n++) {                        /* and the same of a scale of almost nothing */
+        proof_case c;
+        shape(&c, 1, 20, 30, 1, 1, n / 2 % 2 ? 128 : 64, 0, n % 2 ? ATTN_BF16 : ATTN_F16);
+        if (n > 3) c.d.scale = 1e-38f, c.d.flags |= ATTN_SCALE;
+        proof_draw draw = grad_draw(&c, ATTN_F32);
+        c.g.dout.dtype = c.d.q.dtype;
+        draw.dlse = 1;
+        proof_bind_all(&c, &draw);
+        for (int i = 0; i < 20; i += 3) ((float *)(uintptr_t)c.g.dlse)[i] = (float)(i + 1) * 1e27f;
+        solved(&c);
+        proof_freeze(&c);
+        agrees_backward(&c, "far dlse");
+        proof_free(&c);
+    }
+}
 /* Sinks, slopes and multipliers of heads that go to the device in pieces; so many heads that they have more room than kv heads; and room for dsink. */
 static void numbers_of_heads(void) {
     registered();
@@ -2594,19 +2643,22 @@ static void unordered_pieces(void) {
 /* In pieces, whose copies run beside the kernels of others; sums over a batch and over heads keep theirs together. */
 static void backward_pieces(void) {
     registered();
-    for (int n = 0; n < 6; n++) {
+    for (int n = 0; n < 8; n++) {
         proof_case c;
-        /* sequences, groups of heads of one with dropout, packed ones, with dropout, sums over the batch, added to what there was */
-        shape(&c, n == 1 ? 1 : n >= 4 ? 3 : 20, n ? 20 : 64, n ? 33 : 64, n == 1 ? 4 : 2, 2, n ? 24 : 64, 0, ATTN_F32);
-        if (n == 2) {
+        /* sequences, groups of heads of one with dropout, packed ones, with dropout, sums over the batch, added to what there was, packed q alone, packed keys alone */
+        const int sums = n == 4 || n == 5;
+        shape(&c, n == 1 ? 1 : sums ? 3 : n > 5 ? 5 : 20, n ? 20 : 64, n ? 33 : 64, n == 1 ? 4 : 2, 2, n ? 24 : 64, 0, ATTN_F32);
+        if (n == 2 || n > 5) {
             int32_t *cu_q = proof_ints(&c, c.d.batch + 1), *cu_k = proof_ints(&c, c.d.batch + 1);
             cu_q[0] = cu_k[0] = 0;
             for (int b = 0; b < c.d.batch; b++) cu_q[b + 1] = cu_q[b] + b % 5 * 5, cu_k[b + 1] = cu_k[b] + (b + 3) % 7 * 5;
             c.d.seq.cu_q = cu_q, c.d.seq.cu_k = cu_k, c.d.seq.total_q = cu_q[c.d.batch], c.d.seq.total_k = cu_k[c.d.batch];
+            if (n == 6) c.d.seq.cu_k = NULL, c.d.seq.total_k = 0;
+            if (n == 7) c.d.seq.cu_q = NULL, c.d.seq.total_q = 0;
         }
         if (n % 2 && n < 4) c.d.dropout = 0.3f, c.d.seed = 5;      /* whose words follow from the head */
         proof_draw draw = grad_draw(&c, ATTN_F32);
-        draw.sink = draw.dsink = n >= 4, draw.dlse = draw.alibi = n % 2, c.accumulate = n == 5;
+        draw.sink = draw.dsink = sums, draw.dlse = draw.alibi = n % 2, c.accumulate = n == 5;
         proof_bind_all(&c, &draw);
         solved(&c);
         if (n == 0) {
@@ -3464,6 +3516,21 @@ static void packed_append(void) {
         proof_free(&c);
     }
 }
+/* What an append needs on the device counts as well. */
+static void bytes_of_an_append(void) {
+    static const int32_t types[] = {ATTN_F32, ATTN_F32, ATTN_F32};
+    size_t bytes[2] = {0, 0};
+    proof_case c;
+    registered();
+    appending(&c, IN_ROWS, types, 0);
+    c.d.backend = "hip";
+    for (int n = 0; n < 2; n++) {
+        CHECK(!attn_forward(&c.d) && !attn_hip_last_times(NULL, NULL, &bytes[n]), "%s", c.message);
+        memset(&c.d.append, 0, sizeof c.d.append);
+    }
+    CHECK(bytes[0] > bytes[1] && bytes[1], "%zu bytes with new tokens, %zu without", bytes[0], bytes[1]);
+    proof_free(&c);
+}
 /* Biases of another type than q's, or a q of one row in memory beside a dout of many, in more sequences than a launch has. */
 static void bias_of_its_own_type(void) {
     static const int32_t types[][2] = {{ATTN_F32, ATTN_BF16}, {ATTN_BF16, ATTN_F32}, {ATTN_F32, ATTN_F64}, {ATTN_F32, ATTN_F32}};
@@ -3532,6 +3599,49 @@ static void spoiled_apart(void) {
         agrees_both(&c, "spoiled values apart");
         proof_free(&c);
     }
+}
+/* Rows whose lengths are no multiple of 16 bytes though each begins at one: nothing behind a row of o is written. */
+static void rows_apart(void) {
+    registered();
+    for (int n = 0; n < 6; n++) {
+        proof_case c;
+        shape(&c, 1, 20, 40, 1, 1, 32, n % 2 ? 20 : 12, n / 2 == 0 ? ATTN_F32 : built(ATTN_F16) ? ATTN_F16 : ATTN_BF16);
+        attn_desc *d = &c.d;
+        d->o.dtype = n / 2 == 1 ? ATTN_F32 : d->q.dtype;
+        int64_t *const stride[] = {d->q.stride, d->k.stride, d->v.stride, d->o.stride};
+        for (int t = 0; t < 4; t++) stride[t][2] = 32, stride[t][1] = 32, stride[t][0] = 32 * 40;
+        bind(&c);
+        agrees_both(&c, "rows apart");
+        proof_free(&c);
+    }
+}
+/* Tiles that all rows see whole between those that some see in part, on either side, and the last one that ends with the keys. */
+static void whole_tiles(void) {
+    registered();
+    for (int n = 0; n < 4; n++) {
+        proof_case c;
+        shape(&c, 1, 70, n / 2 ? 500 : 448, 1, 1, 32, 0, built(ATTN_F16) ? ATTN_F16 : ATTN_BF16);
+        if (n % 2) c.d.flags = ATTN_CAUSAL | ATTN_WINDOW_LEFT, c.d.window_left = 290;
+        bind(&c);
+        agrees_both(&c, "whole tiles");
+        proof_free(&c);
+    }
+    proof_case c;
+    shape(&c, 1, 200, 200, 1, 1, 32, 0, built(ATTN_F16) ? ATTN_F16 : ATTN_BF16);
+    c.d.flags = ATTN_CAUSAL | ATTN_WINDOW_LEFT, c.d.window_left = 130;
+    proof_draw draw = grad_draw(&c, c.d.q.dtype);
+    proof_bind_all(&c, &draw);
+    solved(&c);
+    agrees_backward(&c, "whole tiles");
+    proof_free(&c);
+    shape(&c, 1, 70, 40, 1, 1, 32, 0, built(ATTN_F16) ? ATTN_F16 : ATTN_BF16);   /* rows of scores of -infinity alone, beside a NaN */
+    bind(&c);
+    for (int i = 0; i < 70; i++) element_put((void *)(uintptr_t)c.d.q.data, c.d.q.dtype, i * 32, i % 2 ? 1 : 0.5);
+    for (int j = 0; j < 40; j++) element_put((void *)(uintptr_t)c.d.k.data, c.d.q.dtype, j * 32, (double)float_of(0xff800000));
+    element_put((void *)(uintptr_t)c.d.v.data, c.d.q.dtype, 7 * 32 + 5, (double)float_of(0x7fc00000));
+    proof_freeze(&c);
+    agrees_both(&c, "dead rows");
+    proof_free(&c);
 }
 /* A row's place that is the largest number stays there as rows go on, and so does its window's first key; in parts and backward too. */
 static void saturated_windows(void) {
@@ -4209,14 +4319,14 @@ static const struct { const char *name; void (*body)(void); const char *variable
 #define SIMULATED(f, variable, value) {#f, f, variable, value, 1}  /* and no GPU will do */
     TEST(no_device), SIMULATED(other_chip, "HIPSIM_ARCH", "another"), TEST(pointers), TEST(two_devices), TEST(workspaces), TEST(workspaces_grow), WITH(sticky, "HIPSIM_ON_ERROR", "return"), TEST(sticky_or_not), TEST(declined),
     TEST(failing_calls_host), TEST(failing_calls_device), TEST(grown_buffers), TEST(nothing_leaks), TEST(nothing_is_kept), TEST(nothing_suspect_is_kept), TEST(workspace_is_enough), TEST(the_choice),
-    TEST(two_threads), TEST(every_layout), TEST(conversion), TEST(the_times), TEST(times_of_a_child), TEST(garbage_lengths), TEST(batch_invariant), TEST(infinite_keys), TEST(far_scores), TEST(far_sinks), TEST(tiny_softcap), TEST(far_softcap),
+    TEST(two_threads), TEST(every_layout), TEST(tokens_backwards), TEST(conversion), TEST(the_times), TEST(times_of_a_child), TEST(garbage_lengths), TEST(batch_invariant), TEST(infinite_keys), TEST(far_scores), TEST(far_sinks), TEST(tiny_softcap), TEST(far_softcap),
     SIMULATED(nan_costs, "HIPSIM_REPORT", "a file"), TEST(full_nan), TEST(spoiled_beside_sink), TEST(far_keys), TEST(long_sums), TEST(equal_products), TEST(many_lengths), TEST(large_and_even), TEST(small_weights), TEST(light_weights), TEST(unaligned_bits), TEST(largest_scores), TEST(scores_of_any_f32), TEST(small_lse), TEST(one_large_query), TEST(as_many_as_may_be), TEST(launches_end_below_2_32), TEST(many_sequences), TEST(climbing_scores), TEST(output_types), TEST(no_query), TEST(odd_strides_of_one), TEST(all_lengths), TEST(no_code),
     WITH(far_apart, "HIPSIM_POISON", "0"), WITH(far_apart_gradients, "HIPSIM_POISON", "0"),
     TEST(backward_agrees), TEST(backward_stays), TEST(backward_pointers), TEST(backward_workspaces), TEST(backward_bias_shapes), TEST(backward_of_nothing), TEST(backward_sink_of_nothing), TEST(backward_spoiled), TEST(backward16_agrees), TEST(backward16_spoiled), TEST(backward16_spoiled_wide), TEST(backward16_range), TEST(backward16_ends), TEST(backward16_largest), TEST(backward16_mean), TEST(backward_far), TEST(backward_any_lse), TEST(backward_cancelling), TEST(far_windows), TEST(hidden_by_f64), TEST(backward_one_above),
-    TEST(backward_long_sums), TEST(backward_invariant), TEST(backward_pieces), TEST(scalar_rows), TEST(infinite_multipliers), TEST(numbers_of_heads), TEST(backward_beyond_tiles), WITH(unordered_pieces, "HIPSIM_DEFER", "3"), TEST(backward_garbage), TEST(backward_wide), TEST(failing_backward_host), TEST(failing_backward_device),
+    TEST(backward_long_sums), TEST(backward_invariant), TEST(backward_pieces), TEST(scalar_rows), TEST(infinite_multipliers), TEST(backward16_far_dlse), TEST(numbers_of_heads), TEST(backward_beyond_tiles), WITH(unordered_pieces, "HIPSIM_DEFER", "3"), TEST(backward_garbage), TEST(backward_wide), TEST(failing_backward_host), TEST(failing_backward_device),
     TEST(cache_bytes), TEST(shared_slots), TEST(garbage_pages), TEST(spoiled_codes), TEST(cache_pointers), TEST(pointers_of_nothing), TEST(failing_append_host), TEST(failing_append_device), TEST(beside_a_capture), TEST(kept_memory_goes),
     TEST(merge_bits), TEST(merge_refused), TEST(joined_rows), WITH(empty_copy, "HIPSIM_DEFER", "3"),
-    TEST(parts_agree), TEST(scales_apart), TEST(shared_rows), TEST(pages_beyond_2_32), TEST(backward_backwards), TEST(gradients_of_their_own_types), TEST(few_rows_unaligned), TEST(packed_append), TEST(bias_of_its_own_type), TEST(parts_by_one_array), TEST(parts_in_turns), TEST(parts_of_pages), TEST(parts_masked), TEST(spoiled_apart), TEST(saturated_windows), TEST(laid_out_whole), TEST(parts_appended), TEST(parts_anywhere), TEST(parts_spoiled), TEST(parts_peaks), TEST(parts_invariant), TEST(parts_workspace), TEST(parts_garbage), TEST(parts_pages), TEST(laid_out), TEST(graphs),
+    TEST(parts_agree), TEST(scales_apart), TEST(shared_rows), TEST(pages_beyond_2_32), TEST(backward_backwards), TEST(gradients_of_their_own_types), TEST(few_rows_unaligned), TEST(packed_append), TEST(bytes_of_an_append), TEST(bias_of_its_own_type), TEST(parts_by_one_array), TEST(parts_in_turns), TEST(parts_of_pages), TEST(parts_masked), TEST(spoiled_apart), TEST(saturated_windows), TEST(rows_apart), TEST(whole_tiles), TEST(laid_out_whole), TEST(parts_appended), TEST(parts_anywhere), TEST(parts_spoiled), TEST(parts_peaks), TEST(parts_invariant), TEST(parts_workspace), TEST(parts_garbage), TEST(parts_pages), TEST(laid_out), TEST(graphs),
 };
 enum { TESTS = sizeof tests / sizeof *tests };
 
