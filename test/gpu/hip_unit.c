@@ -2587,6 +2587,18 @@ static void infinite_multipliers(void) {
         proof_free(&c);
     }
 }
+/* Tiles that all columns see whole between those that some see in part. */
+static void backward16_whole(void) {
+    registered();
+    proof_case c;
+    shape(&c, 1, 200, 200, 1, 1, 32, 0, built(ATTN_F16) ? ATTN_F16 : ATTN_BF16);
+    c.d.flags = ATTN_CAUSAL | ATTN_WINDOW_LEFT, c.d.window_left = 130;
+    proof_draw draw = grad_draw(&c, c.d.q.dtype);
+    proof_bind_all(&c, &draw);
+    solved(&c);
+    agrees_backward(&c, "whole tiles");
+    proof_free(&c);
+}
 /* A dlse far larger than what dout and v make: f16's gradients reach no infinity. */
 static void backward16_far_dlse(void) {
     registered();
@@ -3605,7 +3617,7 @@ static void rows_apart(void) {
     registered();
     for (int n = 0; n < 6; n++) {
         proof_case c;
-        shape(&c, 1, 20, 40, 1, 1, 32, n % 2 ? 20 : 12, n / 2 == 0 ? ATTN_F32 : built(ATTN_F16) ? ATTN_F16 : ATTN_BF16);
+        shape(&c, 1, 20, 40, 1, 1, 32, n < 2 ? 9 + n : n % 2 ? 20 : 12, n / 2 == 0 ? ATTN_F32 : built(ATTN_F16) ? ATTN_F16 : ATTN_BF16);
         attn_desc *d = &c.d;
         d->o.dtype = n / 2 == 1 ? ATTN_F32 : d->q.dtype;
         int64_t *const stride[] = {d->q.stride, d->k.stride, d->v.stride, d->o.stride};
@@ -3627,13 +3639,6 @@ static void whole_tiles(void) {
         proof_free(&c);
     }
     proof_case c;
-    shape(&c, 1, 200, 200, 1, 1, 32, 0, built(ATTN_F16) ? ATTN_F16 : ATTN_BF16);
-    c.d.flags = ATTN_CAUSAL | ATTN_WINDOW_LEFT, c.d.window_left = 130;
-    proof_draw draw = grad_draw(&c, c.d.q.dtype);
-    proof_bind_all(&c, &draw);
-    solved(&c);
-    agrees_backward(&c, "whole tiles");
-    proof_free(&c);
     shape(&c, 1, 70, 40, 1, 1, 32, 0, built(ATTN_F16) ? ATTN_F16 : ATTN_BF16);   /* rows of scores of -infinity alone, beside a NaN */
     bind(&c);
     for (int i = 0; i < 70; i++) element_put((void *)(uintptr_t)c.d.q.data, c.d.q.dtype, i * 32, i % 2 ? 1 : 0.5);
@@ -4323,7 +4328,7 @@ static const struct { const char *name; void (*body)(void); const char *variable
     SIMULATED(nan_costs, "HIPSIM_REPORT", "a file"), TEST(full_nan), TEST(spoiled_beside_sink), TEST(far_keys), TEST(long_sums), TEST(equal_products), TEST(many_lengths), TEST(large_and_even), TEST(small_weights), TEST(light_weights), TEST(unaligned_bits), TEST(largest_scores), TEST(scores_of_any_f32), TEST(small_lse), TEST(one_large_query), TEST(as_many_as_may_be), TEST(launches_end_below_2_32), TEST(many_sequences), TEST(climbing_scores), TEST(output_types), TEST(no_query), TEST(odd_strides_of_one), TEST(all_lengths), TEST(no_code),
     WITH(far_apart, "HIPSIM_POISON", "0"), WITH(far_apart_gradients, "HIPSIM_POISON", "0"),
     TEST(backward_agrees), TEST(backward_stays), TEST(backward_pointers), TEST(backward_workspaces), TEST(backward_bias_shapes), TEST(backward_of_nothing), TEST(backward_sink_of_nothing), TEST(backward_spoiled), TEST(backward16_agrees), TEST(backward16_spoiled), TEST(backward16_spoiled_wide), TEST(backward16_range), TEST(backward16_ends), TEST(backward16_largest), TEST(backward16_mean), TEST(backward_far), TEST(backward_any_lse), TEST(backward_cancelling), TEST(far_windows), TEST(hidden_by_f64), TEST(backward_one_above),
-    TEST(backward_long_sums), TEST(backward_invariant), TEST(backward_pieces), TEST(scalar_rows), TEST(infinite_multipliers), TEST(backward16_far_dlse), TEST(numbers_of_heads), TEST(backward_beyond_tiles), WITH(unordered_pieces, "HIPSIM_DEFER", "3"), TEST(backward_garbage), TEST(backward_wide), TEST(failing_backward_host), TEST(failing_backward_device),
+    TEST(backward_long_sums), TEST(backward_invariant), TEST(backward_pieces), TEST(scalar_rows), TEST(infinite_multipliers), TEST(backward16_far_dlse), TEST(backward16_whole), TEST(numbers_of_heads), TEST(backward_beyond_tiles), WITH(unordered_pieces, "HIPSIM_DEFER", "3"), TEST(backward_garbage), TEST(backward_wide), TEST(failing_backward_host), TEST(failing_backward_device),
     TEST(cache_bytes), TEST(shared_slots), TEST(garbage_pages), TEST(spoiled_codes), TEST(cache_pointers), TEST(pointers_of_nothing), TEST(failing_append_host), TEST(failing_append_device), TEST(beside_a_capture), TEST(kept_memory_goes),
     TEST(merge_bits), TEST(merge_refused), TEST(joined_rows), WITH(empty_copy, "HIPSIM_DEFER", "3"),
     TEST(parts_agree), TEST(scales_apart), TEST(shared_rows), TEST(pages_beyond_2_32), TEST(backward_backwards), TEST(gradients_of_their_own_types), TEST(few_rows_unaligned), TEST(packed_append), TEST(bytes_of_an_append), TEST(bias_of_its_own_type), TEST(parts_by_one_array), TEST(parts_in_turns), TEST(parts_of_pages), TEST(parts_masked), TEST(spoiled_apart), TEST(saturated_windows), TEST(rows_apart), TEST(whole_tiles), TEST(laid_out_whole), TEST(parts_appended), TEST(parts_anywhere), TEST(parts_spoiled), TEST(parts_peaks), TEST(parts_invariant), TEST(parts_workspace), TEST(parts_garbage), TEST(parts_pages), TEST(laid_out), TEST(graphs),
