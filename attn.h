@@ -4738,8 +4738,9 @@ static void attn__flash_merge_unit(const void *arg, int64_t u, char *scratch) {
  * products leave time for loads, unless rows lie so far apart that they share few cache sets. */
 static int attn__v_is_near(const attn_desc *d, const attn__flash *job) {
     const attn__machine_info *m = attn__machine();
-    const int64_t *at = d->v.stride, far = (32 << 10) / 4;
-    if (m->isa->W == 16 && (m->has & ATTN__CPU_ONE_FMA) && -far < at[1] && at[1] < far) return 1;
+    const int64_t *at = d->v.stride, apart = (32 << 10) / 4;
+    if (m->isa->W == 16 && (m->has & ATTN__CPU_ONE_FMA) && -apart < at[1] && at[1] < apart)
+        return 1;
     return at[1] == d->v_dim && (uintptr_t)d->v.data % 64 == 0 && at[0] % 16 == 0 &&
            at[2] % 16 == 0 && d->v_dim % 16 == 0 &&
            job->BN * (d->head_dim + d->v_dim) * 4 <= m->l2 / 4;
