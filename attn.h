@@ -96,7 +96,7 @@
    f32, and round nothing down, with one exception. AMD's processors from Zen 4 on multiply bf16
    twice as fast as f32. There flash multiplies q by k, and dout by v, as they are where both are
    bf16, which is exact and summed in f32; and in a forward call where v and o are bf16, and plan.kernel
-   ends in "p_bf16", the probabilities too, each rounded to the nearest bf16 (where up to 12 rows share
+   ends in "p_bf16", the probabilities too, each rounded to the nearest bf16 (where up to 5 rows share
    a key, mostly not). A call with o in f32, with most tolerances (4), or of backend standard, does not;
    one that rotates q with append multiplies q by k in f32, so a prefill of bf16 takes 1.4 times as
    long as one with q rotated and rounded by the caller and k appended before, by a q_len of 0.
@@ -4645,6 +4645,8 @@ static void attn__flash_shape(const attn_desc *d, attn__flash *job) {
     job->BN = attn__min(job->BN, attn__round_up(attn__max(d->kv_len, 1), 64));
     job->ld = job->BN + ATTN__SCORE_PAD;
     job->thin = attn__thin_rows(d);
+    /* products of packed bf16 are twice as many */
+    if (job->bf16_qk && job->bf16_pv) job->thin = attn__min(job->thin, 5);
     if (rows <= ATTN__THIN_MOST || d->seq.used_q || d->seq.cu_q) job->ld = attn__flash_ld(job);
     const int64_t pairs = attn__max(1, d->batch * d->kv_heads);
     int64_t cap = 96, whole = 96, most = rows;
@@ -6575,6 +6577,8 @@ ATTN__INLINE int attn__fetches_l2(void) { return (attn__machine()->has & ATTN__C
 ATTN__INLINE int attn__packs_from_l2(int32_t dtype, int64_t dim) {
     return attn__bytes(dtype, dim) >= ATTN__LONG_ROW && attn__fetches_l2();
 }
+/* How many rows of V ahead. */
+ATTN__INLINE int64_t attn__rows_ahead(int l2) { return (l2 ? 8 : 2) * ATTN__AHEAD; }
 ATTN__INLINE float attn__kv_scale(
     const attn_desc *d, const attn__sequence_view *s, const attn_in *t, int64_t j, int64_t h) {
     return t->scale ? t->scale[attn__k_at(d, s, t->scale_stride, j, h)] : 1;
@@ -14423,7 +14427,7 @@ static int ATTN__(pack_v)(float *dst, int64_t pad, const attn_desc *d, const att
     const attn_in *t, int64_t h, int64_t dim, int64_t j0, int64_t j1) {
     ATTN__V bad = ATTN__(set1)(0);
     const int f32 = t->dtype == ATTN_F32, l2 = attn__packs_from_l2(t->dtype, dim);
-    const int64_t ahead = (l2 ? 8 : 2) * ATTN__AHEAD;
+    const int64_t ahead = attn__rows_ahead(l2);
     for (int64_t j = j0; j < j1; j++) {
         const int64_t at = attn__k_at(d, s, t->stride, attn__min(j + ahead, j1 - 1), h);
         if (!f32) attn__fetch_row_to(l2, t->data, t->dtype, at, dim);
@@ -14447,12 +14451,22 @@ static void ATTN__(pack_q)(
 static void ATTN__(pack_k_pairs)(float *dst, const attn_desc *d, const attn__sequence_view *s,
     const attn_in *t, int64_t h, int64_t dim, int64_t j0, int64_t j1) {
     const uint16_t *row[ATTN__W], *K = (const uint16_t *)t->data;
+    const int l2 = attn__packs_from_l2(ATTN_BF16, dim);
     for (int64_t j = j0; j < j1; j += ATTN__W, dst += dim / 2 * ATTN__W) {
         const int64_t n = attn__min(ATTN__W, j1 - j);
         for (int64_t l = 0; l < n; l++) row[l] = K + attn__k_at(d, s, t->stride, j + l, h);
         for (int64_t l = ATTN__W; l < attn__min(2 * ATTN__W, j1 - j); l++)
-            attn__fetch_row(K, ATTN_BF16, attn__k_at(d, s, t->stride, j + l, h), dim);
-        for (int64_t c = 0; c < dim; c += 2 * ATTN__W) {
+            attn__fetch_row_to(l2, K, ATTN_BF16, attn__k_at(d, s, t->stride, j + l, h), dim);
+        int64_t c = 0;
+        for (; n == ATTN__W && c + 2 * ATTN__W <= dim; c += 2 * ATTN__W) {
+            ATTN__V r[ATTN__W];
+            ATTN__UNROLL for (int l = 0; l < ATTN__W; l++)
+                r[l] = ATTN__(load_pairs16)(row[l] + c, 2 * ATTN__W);
+            ATTN__(transpose)(r);
+            ATTN__UNROLL for (int l = 0; l < ATTN__W; l++)
+                ATTN__(store)(dst + (c / 2 + l) * ATTN__W, r[l]);
+        }
+        for (; c < dim; c += 2 * ATTN__W) {
             ATTN__V r[ATTN__W];
             const int64_t m = attn__min(2 * ATTN__W, dim - c);
             for (int64_t l = 0; l < ATTN__W; l++)
@@ -14467,12 +14481,14 @@ static int ATTN__(pack_v_pairs)(float *dst, int64_t pad, const attn_desc *d,
     const attn__sequence_view *s, int64_t h, int64_t j0, int64_t j1) {
     const ATTN__V zero = ATTN__(set1)(0);
     ATTN__V bad = zero, odd = zero;
+    const int l2 = attn__packs_from_l2(ATTN_BF16, d->v_dim);
+    const int64_t ahead = attn__rows_ahead(l2);
     for (int64_t j = j0; j < j1; j += 2, dst += pad) {
         const int both = j + 1 < j1;
         const int64_t a = attn__k_at(d, s, d->v.stride, j, h),
                       b = both ? attn__k_at(d, s, d->v.stride, j + 1, h) : 0;
-        for (int64_t l = 2 * ATTN__AHEAD; l < 2 * ATTN__AHEAD + 2; l++)
-            attn__fetch_row(d->v.data, ATTN_BF16,
+        for (int64_t l = ahead; l < ahead + 2; l++)
+            attn__fetch_row_to(l2, d->v.data, ATTN_BF16,
                 attn__k_at(d, s, d->v.stride, attn__min(j + l, j1 - 1), h), d->v_dim);
         for (int64_t c = 0; c < d->v_dim; c += ATTN__W) {
             const int64_t n = d->v_dim - c;
