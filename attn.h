@@ -14309,8 +14309,12 @@ ATTN__INLINE int64_t ATTN__(widen4)(float *dst, const void *src, int32_t dtype, 
 ATTN__NOINLINE void ATTN__(widen)(float *dst, const void *src, int32_t dtype, int64_t at,
     int64_t dim, float scale, ATTN__V *bad) {
     int64_t c = 0;
+/* floats have no scale */
 #define ATTN__CASE(TYPE) \
-    case TYPE: c = ATTN__(widen4)(dst, src, TYPE, at, dim, scale, bad); break;
+    case TYPE: \
+        c = ATTN__(widen4)(dst, src, TYPE, at, dim, \
+            TYPE == ATTN_F32 || TYPE == ATTN_F16 || TYPE == ATTN_BF16 ? 1 : scale, bad); \
+        break;
     switch (dtype) {
         ATTN__CASE(ATTN_F32)
         ATTN__NARROW_TYPES(ATTN__CASE)
