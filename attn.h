@@ -97,9 +97,10 @@
    twice as fast as f32. There flash multiplies q by k, and dout by v, as they are where both are
    bf16, which is exact and summed in f32; and in a forward call where v and o are bf16, and plan.kernel
    ends in "p_bf16", the probabilities too, each rounded to the nearest bf16 (where up to 5 rows share
-   a key, mostly not). A call with o in f32, with most tolerances (4), or of backend standard, does not;
-   one that rotates q with append multiplies q by k in f32, so a prefill of bf16 takes 1.4 times as
-   long as one with q rotated and rounded by the caller and k appended before, by a q_len of 0.
+   a key, or up to 12 and q or k is not bf16, mostly not). A call with o in f32, with most tolerances
+   (4), or of backend standard, does not; one that rotates q with append multiplies q by k in f32, so
+   a prefill of bf16 takes 1.4 times as long as one with q rotated and rounded by the caller and k
+   appended before, by a q_len of 0.
    f64 in q, k, v or dout asks for f64 arithmetic, which the reference alone has: it is chosen
    then, and then only; plan.kernel ("forward_f64") and plan.why say so.
    Quantised caches: code = clamp(rint(x / scale)), scale = max |x| / 127 (int8) or / 448 (fp8)
@@ -4232,6 +4233,7 @@ ATTN__INLINE float attn__cap_ratio(const attn_desc *d, float *first) {
 /* A sequence of at most so many rows is thin, of narrow types so many; keys of its blocks. */
 #define ATTN__THIN_ROWS 8
 #define ATTN__THIN_MOST 12
+#define ATTN__THIN_FEW 5
 #define ATTN__THIN_BLOCK 1024
 /* kv heads of a sequence that one unit takes, where their keys lie beside each other: a power of two,
  * of so many at most, of so many rows of q and so many bytes of a key */
@@ -4245,7 +4247,7 @@ static int64_t attn__span_bytes(int64_t v_pad) { return 8 * (v_pad + 1) + 4; }
 static int64_t attn__thin_rows_of(int32_t dtype, int64_t dim) {
     const int64_t W = attn__machine()->isa->W;
     const int codes = attn__is_scaled(dtype) || attn__is_blocks(dtype);
-    if (W == 8 && codes) return 5;
+    if (W == 8 && codes) return ATTN__THIN_FEW;
     if (W < 16) return ATTN__THIN_ROWS;
     switch (dtype) {
         case ATTN_F16:
@@ -4255,10 +4257,12 @@ static int64_t attn__thin_rows_of(int32_t dtype, int64_t dim) {
         default:        return ATTN__THIN_ROWS;
     }
 }
-static int64_t attn__thin_rows(const attn_desc *d) {
+/* pairs: what is packed is multiplied as bf16, P too. The manual (2) says how many rows round it. */
+static int64_t attn__thin_rows(const attn_desc *d, int pairs) {
     if (d->head_dim > ATTN__LONG_DIMS) return 0;
-    return attn__min(
-        attn__thin_rows_of(d->k.dtype, d->head_dim), attn__thin_rows_of(d->v.dtype, d->head_dim));
+    const int64_t most = attn__min(
+        attn__thin_rows_of(d->k.dtype, d->head_dim), attn__thin_rows_of(d->v.dtype, d->v_dim));
+    return pairs ? attn__min(most, ATTN__THIN_FEW) : most;
 }
 /* Floats behind a row of the score tile, so that rows do not share cache sets. */
 #define ATTN__SCORE_PAD 16
@@ -4495,7 +4499,7 @@ static int attn__units_do(const attn__flash *job, int64_t units) {
            (job->d->batch == 1 && units % job->threads == 0 && units > 0);
 }
 /* How many kv heads a unit takes: more than one where few rows read keys that lie head beside head,
- * which come fastest in the order of memory. */
+ * which come fastest in the order of memory; packed, too, one head after the other. */
 static int64_t attn__gang_of(const attn__flash *job) {
     const attn_desc *d = job->d;
     const int64_t rows = attn__rows_most(d) * job->group,
@@ -4644,9 +4648,7 @@ static void attn__flash_shape(const attn_desc *d, attn__flash *job) {
     /* the same one block */
     job->BN = attn__min(job->BN, attn__round_up(attn__max(d->kv_len, 1), 64));
     job->ld = job->BN + ATTN__SCORE_PAD;
-    job->thin = attn__thin_rows(d);
-    /* products of packed bf16 are twice as many */
-    if (job->bf16_qk && job->bf16_pv) job->thin = attn__min(job->thin, 5);
+    job->thin = attn__thin_rows(d, job->bf16_qk && job->bf16_pv);
     if (rows <= ATTN__THIN_MOST || d->seq.used_q || d->seq.cu_q) job->ld = attn__flash_ld(job);
     const int64_t pairs = attn__max(1, d->batch * d->kv_heads);
     int64_t cap = 96, whole = 96, most = rows;
@@ -6487,18 +6489,12 @@ static attn_status attn__standard_run(
 #define ATTN__ROWS_MOST 8   /* of a tile */
 #define ATTN__AHEAD 4
 #define ATTN__LONG_ROW 256 /* bytes, of narrow types that are packed */
-/* A switch's cases: the types that are packed by code of their own, beside f32. */
+/* X(type): what k and v may be beside f32, each with code of its own. */
 #if ATTN__ONLY_F32
-#define ATTN__NARROW_TYPES(CASE)
+#define ATTN__NARROW_TYPES(X)
 #else
-#define ATTN__NARROW_TYPES(CASE) \
-    CASE(ATTN_F16) \
-    CASE(ATTN_BF16) \
-    CASE(ATTN_INT8) \
-    CASE(ATTN_FP8_E4M3) \
-    CASE(ATTN_INT16) \
-    CASE(ATTN_Q8_0) \
-    CASE(ATTN_Q4_0)
+#define ATTN__NARROW_TYPES(X) \
+    X(ATTN_F16) X(ATTN_BF16) X(ATTN_INT8) X(ATTN_FP8_E4M3) X(ATTN_INT16) X(ATTN_Q8_0) X(ATTN_Q4_0)
 #endif
 /* Of a thin sequence: how many keys are looked up at a time; how many bytes of them are fetched before
  * they are used, in at most so many keys. */
@@ -14355,9 +14351,9 @@ ATTN__INLINE int64_t ATTN__(pack_rows_of)(int32_t dtype, float *packed, const at
 }
 ATTN__NOINLINE int64_t ATTN__(pack_rows)(
     float *packed, const attn_in *t, const int64_t *at, const float *scale, int64_t dim) {
+    (void)packed, (void)at, (void)scale, (void)dim; /* where there is f32 alone */
 #define ATTN__CASE(TYPE) \
     case TYPE: return ATTN__(pack_rows_of)(TYPE, packed, t, at, scale, dim);
-    (void)packed, (void)at, (void)scale, (void)dim; /* where there is f32 alone */
     switch (t->dtype) {
         ATTN__NARROW_TYPES(ATTN__CASE)
         default: return 0;
@@ -14433,8 +14429,9 @@ static int ATTN__(pack_v)(float *dst, int64_t pad, const attn_desc *d, const att
     const int f32 = t->dtype == ATTN_F32, l2 = attn__packs_from_l2(t->dtype, dim);
     const int64_t ahead = attn__rows_ahead(l2);
     for (int64_t j = j0; j < j1; j++) {
-        const int64_t at = attn__k_at(d, s, t->stride, attn__min(j + ahead, j1 - 1), h);
-        if (!f32) attn__fetch_row_to(l2, t->data, t->dtype, at, dim);
+        if (!f32)
+            attn__fetch_row_to(l2, t->data, t->dtype,
+                attn__k_at(d, s, t->stride, attn__min(j + ahead, j1 - 1), h), dim);
         ATTN__(widen)(dst ? dst + (j - j0) * pad : NULL, t->data, t->dtype,
             attn__k_at(d, s, t->stride, j, h), dim, f32 ? 1 : attn__kv_scale(d, s, t, j, h), &bad);
     }
@@ -14451,7 +14448,7 @@ static void ATTN__(pack_q)(
 #if ATTN__BF16
 /* ---- bf16 as it is: W keys as [dim / 2][W] pairs along dim, values as [keys / 2][v_pad] pairs of
  * keys, zeros behind the last ---- */
-/* As pack_k. */
+/* As pack_k; whole squares stay in registers. */
 static void ATTN__(pack_k_pairs)(float *dst, const attn_desc *d, const attn__sequence_view *s,
     const attn_in *t, int64_t h, int64_t dim, int64_t j0, int64_t j1) {
     const uint16_t *row[ATTN__W], *K = (const uint16_t *)t->data;
@@ -14967,8 +14964,7 @@ ATTN__NOINLINE void ATTN__(group_softmax)(const attn__group *g, float *max, floa
         (ATTN__THIN_MASKED && (dtype) != ATTN__BF16_PAIRS && !attn__is_blocks(dtype)))
 #if ATTN__OWN & ATTN__OWN_NARROW && !ATTN__ONLY_F32
 #define ATTN__THIN_DIMS (ATTN__THIN_MASKED ? 1 : ATTN__W)
-#define ATTN__THIN_NARROW(X) \
-    X(ATTN_F16) X(ATTN_BF16) X(ATTN_INT8) X(ATTN_FP8_E4M3) X(ATTN_INT16) X(ATTN_Q8_0) X(ATTN_Q4_0)
+#define ATTN__THIN_NARROW(X) ATTN__NARROW_TYPES(X)
 #else
 #define ATTN__THIN_DIMS 0
 #define ATTN__THIN_NARROW(X)
