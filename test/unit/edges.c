@@ -215,6 +215,31 @@ static void test_shared_dbias(void **state)
     }
 }
 
+/* Few rows add to what is in dk and dv, whose dims fill vectors: each gradient is 3 more than without ATTN_ACCUMULATE. */
+static void test_few_added(void **state)
+{
+    enum { ROWS = 3, KEYS = 70, DIM = 64, N = KEYS * DIM };
+    static float query[ROWS * DIM], key[N], value[N], out[ROWS * DIM], upper[ROWS * DIM], dq[2][ROWS * DIM], dk[2][N], dv[2][N];
+    float sums[ROWS];
+    (void)state;
+    normals(query, ROWS * DIM, 30), normals(key, N, 31), normals(value, N, 32), normals(upper, ROWS * DIM, 33);
+    for (int n = 0; n < 2; n++) {
+        attn_desc d = { 0 };
+        attn_grad g = { 0 };
+        d.batch = d.heads = 1, d.q_len = ROWS, d.kv_len = KEYS, d.head_dim = DIM, d.backend = "flash";
+        d.q.data = query, d.k.data = key, d.v.data = value, d.o.data = out, d.lse = sums;
+        assert_ok(attn_forward(&d));
+        d.flags = n ? ATTN_ACCUMULATE : 0;
+        for (int i = 0; i < N; i++) dk[n][i] = dv[n][i] = 3;
+        for (int i = 0; i < ROWS * DIM; i++) dq[n][i] = 3;
+        g.dout.data = upper, g.dq.data = dq[n], g.dk.data = dk[n], g.dv.data = dv[n];
+        assert_ok(attn_backward(&d, &g));
+    }
+    for (int i = 0; i < N; i++) dk[0][i] += 3, dv[0][i] += 3;
+    for (int i = 0; i < ROWS * DIM; i++) dq[0][i] += 3;
+    assert_true(apart(dk[1], dk[0], N) <= 1e-6 && apart(dv[1], dv[0], N) <= 1e-6 && apart(dq[1], dq[0], ROWS * DIM) <= 1e-6);
+}
+
 /* an entry that reads a slot to which another one appends sees the appended key, whatever its place in the batch */
 static void test_shared_slot(void **state)
 {
@@ -975,7 +1000,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_scale), cmocka_unit_test(test_tiny_scale), cmocka_unit_test(test_softcap), cmocka_unit_test(test_far_sink), cmocka_unit_test(test_lowest_bias),
-        cmocka_unit_test(test_dbias_dropout), cmocka_unit_test(test_dropout_rate), cmocka_unit_test(test_shared_dbias), cmocka_unit_test(test_shared_slot), cmocka_unit_test(test_slots_backwards), cmocka_unit_test(test_append_backwards), cmocka_unit_test(test_append_tiny), cmocka_unit_test(test_append_tail), cmocka_unit_test(test_append_bits), cmocka_unit_test(test_idle_rotary),
+        cmocka_unit_test(test_dbias_dropout), cmocka_unit_test(test_dropout_rate), cmocka_unit_test(test_shared_dbias), cmocka_unit_test(test_few_added), cmocka_unit_test(test_shared_slot), cmocka_unit_test(test_slots_backwards), cmocka_unit_test(test_append_backwards), cmocka_unit_test(test_append_tiny), cmocka_unit_test(test_append_tail), cmocka_unit_test(test_append_bits), cmocka_unit_test(test_idle_rotary),
         cmocka_unit_test(test_sinks_of_heads), cmocka_unit_test(test_empty_sink), cmocka_unit_test(test_no_queries), cmocka_unit_test(test_grouped_dbias), cmocka_unit_test(test_dbias_of_threads), cmocka_unit_test(test_bias_alone), cmocka_unit_test(test_append_scales), cmocka_unit_test(test_traps), cmocka_unit_test(test_infinite_sink),
         cmocka_unit_test(test_huge), cmocka_unit_test(test_many_iterations), cmocka_unit_test(test_freed_pages),
         cmocka_unit_test(test_workspace), cmocka_unit_test(test_unused_stride), cmocka_unit_test(test_million_keys), cmocka_unit_test(test_refused), cmocka_unit_test(test_unit_ends), cmocka_unit_test(test_drawn_ends),
