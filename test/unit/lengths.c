@@ -353,6 +353,54 @@ static void test_not_added(void **state)
     }
 }
 
+/* dsink of heads of two groups, whose lse and dlse are no numbers behind the queries that count: each head has its own, and nothing of those is read. */
+static void test_sinks_of_used_rows(void **state)
+{
+    enum { Q = 4, KEYS = 9, HEADS = 4, N = Q * HEADS * D };
+    static const char *const names[] = { "reference", "flash", "standard" };
+    static const float sink[HEADS] = { 0.5f, -1, 1, 2 };
+    static const int32_t used_q[] = { 2, 1 };
+    static float o[2 * N], lse[2 * HEADS * Q], dlse[2 * HEADS * Q], dq[2 * N], dk[2 * KEYS * 2 * D], dv[2 * KEYS * 2 * D];
+    float dsink[3][HEADS];
+    (void)state;
+    for (int n = 0; n < 3; n++) {
+        attn_desc d = make(2, Q, KEYS);
+        attn_grad g = { 0 };
+        d.heads = HEADS, d.kv_heads = 2, d.backend = names[n], d.seq.used_q = used_q, d.sink = sink, d.o.data = o, d.lse = lse;
+        assert_ok(attn_forward(&d));
+        for (int i = 0; i < 2 * HEADS * Q; i++) {
+            const int used = i % Q < used_q[i / (HEADS * Q)];
+            dlse[i] = used ? 0.1f * (float)(i % 7) : NAN;
+            if (!used) lse[i] = NAN;
+        }
+        g.dout.data = dout, g.dlse = dlse, g.dq.data = dq, g.dk.data = dk, g.dv.data = dv, g.dsink = dsink[n];
+        assert_ok(attn_backward(&d, &g));
+        for (int h = 0; h < HEADS; h++)
+            if (!(fabsf(dsink[n][h] - dsink[0][h]) <= 1e-4f)) fail_msg("%s: dsink[%d] is %g, not %g", names[n], h, (double)dsink[n][h], (double)dsink[0][h]);
+    }
+    for (int h = 0; h < HEADS; h++) assert_true(isfinite(dsink[0][h]) && fabsf(dsink[0][h]) > 1e-3f);
+}
+
+/* A row that sees no key beside one that does has the sink's lse, and nothing as its o. */
+static void test_sink_alone(void **state)
+{
+    enum { Q = 4, KEYS = 2 };
+    static const char *const names[] = { "reference", "flash", "standard" };
+    float sink[H], o[Q * H * D], lse[H * Q];
+    (void)state;
+    for (int h = 0; h < H; h++) sink[h] = 0.5f - (float)h;
+    for (int n = 0; n < 3; n++) {
+        attn_desc d = make(1, Q, KEYS);
+        d.flags = ATTN_CAUSAL, d.backend = names[n], d.sink = sink, d.o.data = o, d.lse = lse;
+        assert_ok(attn_forward(&d));
+        for (int h = 0; h < H; h++)
+            for (int i = 0; i < Q - KEYS; i++) {
+                if (lse[h * Q + i] != sink[h]) fail_msg("%s: lse[%d][%d] is %g, not %g", names[n], h, i, (double)lse[h * Q + i], (double)sink[h]);
+                for (int c = 0; c < D; c++) assert_true(o[(i * H + h) * D + c] == 0);
+            }
+    }
+}
+
 /* First keys of packed sequences: columns of a bias and of a mask are counted from where the sequence begins. */
 static void test_packed_first_key(void **state)
 {
@@ -400,7 +448,7 @@ static void test_unseen_splits(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_not_added), cmocka_unit_test(test_dropped_window), cmocka_unit_test(test_split_bits), cmocka_unit_test(test_added_splits),
+        cmocka_unit_test(test_not_added), cmocka_unit_test(test_sinks_of_used_rows), cmocka_unit_test(test_sink_alone), cmocka_unit_test(test_dropped_window), cmocka_unit_test(test_split_bits), cmocka_unit_test(test_added_splits),
         cmocka_unit_test(test_largest), cmocka_unit_test(test_long_dims), cmocka_unit_test(test_long_dims_of_few),
         cmocka_unit_test(test_equal_products),
         cmocka_unit_test(test_longest), cmocka_unit_test(test_splits), cmocka_unit_test(test_unseen_splits), cmocka_unit_test(test_packed_first_key), cmocka_unit_test(test_few_rows_used), cmocka_unit_test(test_two_splits), cmocka_unit_test(test_gang), cmocka_unit_test(test_first_key),
