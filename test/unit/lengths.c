@@ -401,6 +401,28 @@ static void test_sink_alone(void **state)
     }
 }
 
+/* standard needs no byte behind its workspace, where q and k are far longer than v. */
+static void test_standard_workspace(void **state)
+{
+    enum { Q = 70, KEYS = 300, DIM = 1024 };
+    static float q[Q * DIM], k[KEYS * DIM], o[2][Q];
+    attn_plan plan;
+    attn_desc d = make(1, Q, KEYS);
+    (void)state;
+    for (int i = 0; i < Q * DIM; i++) q[i] = numbers[0][i];
+    for (int i = 0; i < KEYS * DIM; i++) k[i] = numbers[1][i % 70000];
+    d.heads = d.kv_heads = 1, d.head_dim = DIM, d.v_dim = 1, d.backend = "standard", d.threads = 1, d.q.data = q, d.k.data = k, d.o.data = o[0];
+    assert_ok(attn_forward(&d));
+    assert_ok(attn_query(&d, NULL, &plan));
+    char *memory = malloc(plan.workspace_size + (1 << 20) + 64), *from = (char *)(((uintptr_t)memory + 63) & ~(uintptr_t)63), *end = from + plan.workspace_size;
+    memset(memory, 0x55, plan.workspace_size + (1 << 20) + 64);
+    d.workspace = from, d.workspace_size = plan.workspace_size, d.o.data = o[1];
+    assert_ok(attn_forward(&d));
+    for (int i = 0; i < 1 << 20; i++) if (end[i] != 0x55) fail_msg("byte %d behind the workspace", i);
+    assert_memory_equal(o[0], o[1], sizeof o[0]);
+    free(memory);
+}
+
 /* First keys of packed sequences: columns of a bias and of a mask are counted from where the sequence begins. */
 static void test_packed_first_key(void **state)
 {
@@ -448,7 +470,7 @@ static void test_unseen_splits(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_not_added), cmocka_unit_test(test_sinks_of_used_rows), cmocka_unit_test(test_sink_alone), cmocka_unit_test(test_dropped_window), cmocka_unit_test(test_split_bits), cmocka_unit_test(test_added_splits),
+        cmocka_unit_test(test_not_added), cmocka_unit_test(test_sinks_of_used_rows), cmocka_unit_test(test_sink_alone), cmocka_unit_test(test_standard_workspace), cmocka_unit_test(test_dropped_window), cmocka_unit_test(test_split_bits), cmocka_unit_test(test_added_splits),
         cmocka_unit_test(test_largest), cmocka_unit_test(test_long_dims), cmocka_unit_test(test_long_dims_of_few),
         cmocka_unit_test(test_equal_products),
         cmocka_unit_test(test_longest), cmocka_unit_test(test_splits), cmocka_unit_test(test_unseen_splits), cmocka_unit_test(test_packed_first_key), cmocka_unit_test(test_few_rows_used), cmocka_unit_test(test_two_splits), cmocka_unit_test(test_gang), cmocka_unit_test(test_first_key),
