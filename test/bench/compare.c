@@ -4,7 +4,8 @@
  *
  * Times of this machine vary by several percent from one moment to the next, and from process to process with the pages that memory
  * happens to get. Calls that follow each other share both: the median of their ratios repeats within 1.5%, that of short calls within
- * 0.3%. f32, batch 1, one thread unless the line says otherwise. */
+ * 0.3%. f32, batch 1, one thread unless the line says otherwise. Few queries: `rows` of them against a cache of `type`, where bf16 is the type
+ * of q and o too. */
 #define _GNU_SOURCE
 #include "attn.h"
 #include "../common/random.h"
@@ -20,23 +21,29 @@ typedef struct version {
     attn_status (*query)(const attn_desc *, const attn_grad *, attn_plan *);
     double (*seconds)(void);
 } version;
-static const struct { const char *what; int heads, len, dim, threads; uint32_t flags; int32_t layout; int window, backward; } cases[] = {
-    { "S 1024, D 64", 8, 1024, 64, 1, 0, ATTN_BSHD, 0, 0 },
-    { "S 1024, D 64, [B,H,S,D]", 8, 1024, 64, 1, 0, ATTN_BHSD, 0, 0 },
-    { "S 1024, D 128", 8, 1024, 128, 1, 0, ATTN_BSHD, 0, 0 },
-    { "S 1024, D 128, [B,H,S,D]", 8, 1024, 128, 1, 0, ATTN_BHSD, 0, 0 },
-    { "S 1024, D 256", 8, 1024, 256, 1, 0, ATTN_BSHD, 0, 0 },
-    { "S 128, D 64", 8, 128, 64, 1, 0, ATTN_BSHD, 0, 0 },
-    { "S 128, D 64, [B,H,S,D]", 8, 128, 64, 1, 0, ATTN_BHSD, 0, 0 },
-    { "S 128, D 64, causal", 8, 128, 64, 1, ATTN_CAUSAL, ATTN_BSHD, 0, 0 },
-    { "S 512, D 64", 8, 512, 64, 1, 0, ATTN_BSHD, 0, 0 },
-    { "S 2048, D 64, causal", 8, 2048, 64, 1, ATTN_CAUSAL, ATTN_BSHD, 0, 0 },
-    { "S 1024, D 64, window 256", 8, 1024, 64, 1, ATTN_CAUSAL | ATTN_WINDOW_LEFT, ATTN_BSHD, 256, 0 },
-    { "one head, S 2048, two threads", 1, 2048, 64, 2, 0, ATTN_BSHD, 0, 0 },
-    { "the same, causal", 1, 2048, 64, 2, ATTN_CAUSAL, ATTN_BSHD, 0, 0 },
-    { "S 1024, D 64, backward", 8, 1024, 64, 1, 0, ATTN_BSHD, 0, 1 },
-    { "S 1024, D 128, backward", 8, 1024, 128, 1, 0, ATTN_BSHD, 0, 1 },
-    { "S 2048, D 64, causal, backward", 8, 2048, 64, 1, ATTN_CAUSAL, ATTN_BSHD, 0, 1 },
+static const struct { const char *what; int heads, len, dim, threads; uint32_t flags; int32_t layout; int window, backward, rows; int32_t type; } cases[] = {
+    { "S 1024, D 64", 8, 1024, 64, 1, 0, ATTN_BSHD, 0, 0, 0, 0 },
+    { "S 1024, D 64, [B,H,S,D]", 8, 1024, 64, 1, 0, ATTN_BHSD, 0, 0, 0, 0 },
+    { "S 1024, D 128", 8, 1024, 128, 1, 0, ATTN_BSHD, 0, 0, 0, 0 },
+    { "S 1024, D 128, [B,H,S,D]", 8, 1024, 128, 1, 0, ATTN_BHSD, 0, 0, 0, 0 },
+    { "S 1024, D 256", 8, 1024, 256, 1, 0, ATTN_BSHD, 0, 0, 0, 0 },
+    { "S 128, D 64", 8, 128, 64, 1, 0, ATTN_BSHD, 0, 0, 0, 0 },
+    { "S 128, D 64, [B,H,S,D]", 8, 128, 64, 1, 0, ATTN_BHSD, 0, 0, 0, 0 },
+    { "S 128, D 64, causal", 8, 128, 64, 1, ATTN_CAUSAL, ATTN_BSHD, 0, 0, 0, 0 },
+    { "S 512, D 64", 8, 512, 64, 1, 0, ATTN_BSHD, 0, 0, 0, 0 },
+    { "S 2048, D 64, causal", 8, 2048, 64, 1, ATTN_CAUSAL, ATTN_BSHD, 0, 0, 0, 0 },
+    { "S 1024, D 64, window 256", 8, 1024, 64, 1, ATTN_CAUSAL | ATTN_WINDOW_LEFT, ATTN_BSHD, 256, 0, 0, 0 },
+    { "one head, S 2048, two threads", 1, 2048, 64, 2, 0, ATTN_BSHD, 0, 0, 0, 0 },
+    { "the same, causal", 1, 2048, 64, 2, ATTN_CAUSAL, ATTN_BSHD, 0, 0, 0, 0 },
+    { "S 1024, D 64, backward", 8, 1024, 64, 1, 0, ATTN_BSHD, 0, 1, 0, 0 },
+    { "S 1024, D 128, backward", 8, 1024, 128, 1, 0, ATTN_BSHD, 0, 1, 0, 0 },
+    { "S 2048, D 64, causal, backward", 8, 2048, 64, 1, ATTN_CAUSAL, ATTN_BSHD, 0, 1, 0, 0 },
+    { "20 queries, 4096 keys, D 128", 8, 4096, 128, 1, 0, ATTN_BSHD, 0, 0, 20, ATTN_F32 },
+    { "16 queries, 4096 keys of f16, D 128", 8, 4096, 128, 1, 0, ATTN_BSHD, 0, 0, 16, ATTN_F16 },
+    { "the same of int8", 8, 4096, 128, 1, 0, ATTN_BSHD, 0, 0, 16, ATTN_INT8 },
+    { "the same of q8_0", 8, 4096, 128, 1, 0, ATTN_BSHD, 0, 0, 16, ATTN_Q8_0 },
+    { "the same, all of bf16", 8, 4096, 128, 1, 0, ATTN_BSHD, 0, 0, 16, ATTN_BF16 },
+    { "8 queries, all of bf16", 8, 4096, 128, 1, 0, ATTN_BSHD, 0, 0, 8, ATTN_BF16 },
 };
 
 static version load(const char *path)
@@ -53,6 +60,29 @@ static version load(const char *path)
     memcpy(&v.query, &f[2], sizeof f[2]);
     memcpy(&v.seconds, &f[3], sizeof f[3]);
     return v;
+}
+/* The keys and values of d, f32 of n elements each, become a cache of a type in memory that was theirs alone, scales behind the codes;
+ * q, of `rows` rows, bf16 if they are. Returns 0 if the version does not take it. */
+static int becomes_cache(const version *v, attn_desc *d, float *to[2], size_t n, int rows, int32_t type)
+{
+    const int32_t none = 0;
+    attn_desc append = *d;
+    attn_in *in[] = { &append.k, &append.v };
+    append.append.k.data = d->k.data, append.append.v.data = d->v.data;
+    for (int i = 0; i < 2; i++) {
+        in[i]->data = to[i], in[i]->dtype = type;
+        if (type == ATTN_INT8) in[i]->scale = to[i] + n / 2;
+    }
+    append.q_len = 0, append.seq.used_k = &none, append.append.len = d->kv_len;
+    append.append.k_cache = to[0], append.append.v_cache = to[1];
+    append.append.k_scale = (float *)(uintptr_t)append.k.scale, append.append.v_scale = (float *)(uintptr_t)append.v.scale;
+    if (v->forward(&append)) return 0;
+    d->k = append.k, d->v = append.v, d->q_len = rows;
+    if (type != ATTN_BF16) return 1;
+    uint16_t *q = (uint16_t *)(uintptr_t)d->q.data;
+    for (size_t k = 0; k < n; k++) q[k] = (uint16_t)(0x3f80u | (q[k] & 0x807fu));      /* 1 to 2, of either sign */
+    d->q.dtype = d->o.dtype = ATTN_BF16;
+    return 1;
 }
 static int up(const void *a, const void *b)
 {
@@ -93,6 +123,7 @@ int main(int argc, char **argv)
         d.q.data = t[0], d.k.data = t[1], d.v.data = t[2], d.o.data = t[3], d.lse = cases[c].backward ? lse : NULL;
         g.dout.data = t[4], g.dq.data = t[5], g.dk.data = t[6], g.dv.data = t[7];
         d.q.layout = d.k.layout = d.v.layout = d.o.layout = cases[c].layout;
+        if (cases[c].rows && !becomes_cache(&v[0], &d, (float *[]){ t[4], t[5] }, n, cases[c].rows, cases[c].type)) return 2;
         size_t most = 0;
         for (int i = 0; i < 2; i++) {
             attn_plan plan;
